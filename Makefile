@@ -1,0 +1,40 @@
+# Everything runs in a virtual environment of its own: nothing but Python 3.11+ with pip is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo   stream a corrupted data set through the learner and draw the result"
+	@echo "make test   ruff, mypy and the tests"
+	@echo "make clean  remove the virtual environment and what the tools have left"
+
+demo: $(VENV)/.demo
+	$(BIN)/maxnorm demo
+
+test: lint
+	$(BIN)/pytest -q -n auto
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Each environment is made anew when the requirements change.
+$(VENV)/.demo: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[plot]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

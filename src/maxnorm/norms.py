@@ -1,0 +1,179 @@
+"""Factor norms: what the coefficients and the basis cost, and the basis update that follows."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from maxnorm._linalg import ball_multipliers, row_norms
+from maxnorm._typing import Array
+from maxnorm.statistics import SufficientStatistics
+
+
+class DivergenceError(ArithmeticError):
+    """A basis update made the surrogate worse than no basis at all."""
+
+
+class FactorNorm(Protocol):
+    """A regulariser of ``X = R L^T`` written on its factors.
+
+    The coefficients of a sample solve ``(L^T L + eta I) r = L^T (z - e)``; the norm says which ``eta``.
+    """
+
+    @property
+    def lambda1(self) -> float:
+        """Weight of the norm."""
+        ...
+
+    def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
+        """Return ``eta`` for each row.
+
+        ``L = U diag(sigma) V^T`` and ``G = (Z - E) U``; ``weight`` is the share of the residual that the
+        noise leaves to the basis, and ``start`` the multipliers of the sweep before, if any.
+        """
+        ...
+
+    def coefficient_value(self, R: Array) -> Array:
+        """Return what each row of R costs."""
+        ...
+
+    def basis_value(self, L: Array) -> float:
+        """Return what the basis costs, once for all samples."""
+        ...
+
+    def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
+        """Return the basis that minimises the surrogate, Eq. (3.8), given the one before."""
+        ...
+
+
+def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
+    """A and B with a vanishing pull towards L, so that A is positive definite.
+
+    Directions that no sample has used yet keep what L says of them: after t < d samples the minimiser
+    of Eq. (3.8) is otherwise not unique, and its least-norm choice would lose rank for good.
+    Assumption (A2) of the paper hides this.
+    """
+    d = len(statistics.A)
+    anchor = float(np.finfo(L.dtype).eps ** (2 / 3) * max(np.trace(statistics.A), np.finfo(np.float64).tiny))
+    return statistics.A + anchor * np.eye(d), statistics.B + anchor * L
+
+
+@dataclass(frozen=True)
+class MaxNorm:
+    """``norm(r) <= 1`` for every sample and ``lambda1 / 2 * max_i norm(l_i)^2`` on the rows of L.
+
+    ``basis="exact"`` minimises the surrogate; ``"bcd"`` is Algorithm 4 as printed, which may diverge and
+    then raises :class:`DivergenceError`.
+    """
+
+    lambda1: float
+    basis: Literal["exact", "bcd"] = "exact"
+
+    def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
+        top = sigma.max(initial=0.0) ** 2
+        if not top:
+            return np.zeros(len(G))
+        scaled_start = None if start is None else start / top
+        return top * ball_multipliers(G * (sigma / top), sigma**2 / top, 1.0, scaled_start)
+
+    def coefficient_value(self, R: Array) -> Array:
+        return np.zeros(len(R))
+
+    def basis_value(self, L: Array) -> float:
+        return 0.5 * self.lambda1 * float(row_norms(L).max(initial=0.0)) ** 2
+
+    def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
+        if self.basis == "bcd":
+            return coordinate_descent_basis(L, statistics.A, statistics.B, self.lambda1)
+        A, B = anchored(L, statistics)
+        longest = float(row_norms(L).max(initial=0.0))
+        return max_norm_basis(A, B, self.lambda1, guess=longest).astype(L.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class NuclearNorm:
+    """``lambda1 / 2 * norm(r)^2`` for every sample and ``lambda1 / 2 * norm(L)_F^2``: OR-PCA."""
+
+    lambda1: float
+
+    def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(weight > 0, self.lambda1 / weight, np.inf)
+
+    def coefficient_value(self, R: Array) -> Array:
+        return 0.5 * self.lambda1 * np.einsum("ij,ij->i", R, R)
+
+    def basis_value(self, L: Array) -> float:
+        return 0.5 * self.lambda1 * float(np.vdot(L, L))
+
+    def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
+        A, B = anchored(L, statistics)
+        ridge = self.lambda1 * np.eye(len(A))
+        return np.linalg.solve(A + ridge, B.T).T.astype(L.dtype, copy=False)
+
+
+def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
+    """Exact minimiser of ``1/2 tr(L A L^T) - tr(L B^T) + lambda1/2 max_i norm(l_i)^2``, Eq. (3.8).
+
+    For a bound tau on the row norms the rows decouple, ``l_i = (A + eta_i I)^-1 b_i``, and the best tau is
+    where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.9), with ties
+    settled). The sum is nearly linear in 1 / tau: Newton, kept inside a bracket, needs a few steps, and
+    only rows longer than tau take part. ``guess`` is a first tau, such as the one before.
+
+    Cost: one eigendecomposition of A, two products with it, O(active rows x d) a step.
+    """
+    D, Q = np.linalg.eigh(A)
+    C = B @ Q
+    free = row_norms(C / D)
+    longest = float(free.max(initial=0.0))
+    if lambda1 <= 0.0 or longest == 0.0:
+        return (C / D) @ Q.T
+
+    low, high = 0.0, longest  # the sum of the multipliers is above lambda1 at low, below it at high
+    tau = guess if 0.0 < guess < longest else 0.5 * longest
+    eta = np.zeros(len(C))
+    for _ in range(100):
+        active = free > tau
+        rows = C[active]
+        eta[active] = ball_multipliers(rows, D, tau, eta[active])
+        eta[~active] = 0.0
+        excess = float(eta.sum()) - lambda1
+        if abs(excess) <= 1e-12 * lambda1:
+            break
+        low, high = (tau, high) if excess > 0.0 else (low, tau)
+        shifted = D + eta[active, None]
+        curvature = (rows * rows / shifted**3).sum(axis=1)
+        slope = tau**3 * float((1.0 / curvature).sum())  # d(sum eta) / d(1 / tau)
+        inverse = 1.0 / tau - excess / slope if slope > 0.0 else 0.0
+        step = 1.0 / inverse if inverse > 0.0 else np.inf
+        tau_next = step if low < step < high else 0.5 * (low + high)
+        if tau_next == tau:
+            break
+        tau = tau_next
+    return (C / (D + eta[:, None])) @ Q.T
+
+
+def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Array:
+    """One pass of Algorithm 4 as printed: a subgradient step for each column in turn.
+
+    The step ``lambda1 u_j / A_jj`` has no bound while A_jj is small, and the basis then explodes. A basis
+    whose surrogate is worse both than the one before and than L = 0 has diverged.
+    """
+
+    def surrogate(M: Array) -> float:
+        return float(np.vdot(M, 0.5 * M @ A - B)) + 0.5 * lambda1 * float(row_norms(M).max()) ** 2
+
+    new = L.astype(np.float64)
+    lengths = row_norms(new)
+    longest = lengths == lengths.max()
+    U = np.where(longest[:, None], new, 0.0) / longest.sum()  # Eq. (3.9), Q spread evenly over ties
+    with np.errstate(over="ignore", invalid="ignore"):
+        for j in np.flatnonzero(np.diag(A) > 0.0):
+            new[:, j] -= (new @ A[:, j] - B[:, j] + lambda1 * U[:, j]) / A[j, j]
+        value, before = surrogate(new), surrogate(L.astype(np.float64))
+    if not value <= max(before, 0.0) + 1e-9 * abs(before):
+        raise DivergenceError(
+            f"Algorithm 4 (basis='bcd') has diverged: the surrogate rose from {before:.3g} to {value:.3g}. "
+            "Use basis='exact', a smaller lambda1 or a larger batch_size."
+        )
+    return new.astype(L.dtype, copy=False)

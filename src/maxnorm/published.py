@@ -1,0 +1,112 @@
+"""The paper's experiments as they were really run, for comparison; the estimators do not use this.
+
+The published curves come from code that differs from the text: every column of the basis is projected
+onto the unit ball, constants are added to the diagonals, the bisection is loose, and a sample gets at
+most 101 sweeps from e = 0. Early curves are sensitive to all of these, so they are kept exactly. One
+sample at a time, one pass of column updates, nothing forgotten, no batching: this is also the naive
+implementation that the benchmarks time.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import numpy as np
+
+from maxnorm._linalg import row_norms, soft_threshold
+from maxnorm._typing import Array
+from maxnorm.online import State
+from maxnorm.statistics import SufficientStatistics
+
+JITTER = 0.01  # added to L^T L, only where the ball is not reached
+DIAGONAL = 0.001  # added to A_jj in the denominator of the column update
+SPHERE = 1e-3  # how far from the sphere the bisection may stop
+STOP = 1e-6  # largest change of e or r, divided by the number of features
+MAX_SWEEPS = 101  # for OMRMD; OR-PCA goes on until it stops
+
+
+def run_published(
+    samples: Iterable[Array], L: Array, lambda1: float, lambda2: float, method: Literal["omrmd", "orpca"]
+) -> Iterator[State]:
+    """Yield the state after each sample, starting from the basis L."""
+    state = State.start(L)
+    for z in samples:
+        if method == "omrmd":
+            r, e = encode_max_norm(z, state.L, lambda2)
+        else:
+            r, e = encode_nuclear_norm(z, state.L, lambda1, lambda2)
+        penalty = lambda2 * np.abs(e).sum(keepdims=True)
+        statistics = state.statistics + SufficientStatistics.from_batch((z - e)[None], r[None], penalty)
+        update = update_max_norm if method == "omrmd" else update_nuclear_norm
+        basis = update(state.L, statistics.A, statistics.B, lambda1)
+        state = State(basis, statistics, n_samples=state.n_samples + 1, n_steps=state.n_steps + 1)
+        yield state
+
+
+def encode_max_norm(z: Array, L: Array, lambda2: float) -> tuple[Array, Array]:
+    """Algorithm 3: alternate r and e from e = 0, the ball met by bisection (Algorithm 2)."""
+    w, Q = np.linalg.eigh(L.T @ L)
+    r: Array = np.zeros(L.shape[1])
+    e: Array = np.zeros(len(z))
+    for _ in range(MAX_SWEEPS):
+        b = Q.T @ (L.T @ (z - e))
+        x: Array = b / (w + JITTER)
+        if x @ x > 1.0:
+            x = _bisect(b, w)
+        r, e, change = _noise_step(z, L, Q @ x, r, e, lambda2)
+        if change < STOP:
+            break
+    return r, e
+
+
+def encode_nuclear_norm(z: Array, L: Array, lambda1: float, lambda2: float) -> tuple[Array, Array]:
+    """The same with a ridge in place of the ball: OR-PCA."""
+    ridge = np.linalg.solve(L.T @ L + lambda1 * np.eye(L.shape[1]), L.T)
+    r: Array = np.zeros(L.shape[1])
+    e: Array = np.zeros(len(z))
+    change = np.inf
+    while change >= STOP:
+        r, e, change = _noise_step(z, L, ridge @ (z - e), r, e, lambda2)
+    return r, e
+
+
+def _noise_step(
+    z: Array, L: Array, r: Array, r_old: Array, e_old: Array, lambda2: float
+) -> tuple[Array, Array, float]:
+    e = soft_threshold(z - L @ r, lambda2)
+    change = max(float(np.linalg.norm(e - e_old)), float(np.linalg.norm(r - r_old))) / len(z)
+    return r, e, change
+
+
+def _bisect(b: Array, w: Array) -> Array:
+    low, high = 0.0, 10.0
+    while np.linalg.norm(b / (w + high)) > 1.0:
+        high *= 10.0
+    while True:
+        eta = 0.5 * (low + high)
+        x = b / (w + eta)
+        norm = float(np.linalg.norm(x))
+        if abs(1.0 - norm) < SPHERE or eta in (low, high):
+            return x
+        low, high = (low, eta) if norm < 1.0 else (eta, high)
+
+
+def update_max_norm(L: Array, A: Array, B: Array, lambda1: float) -> Array:
+    """Algorithm 4 with the columns projected, the subgradient taken at the first of the longest rows."""
+    longest = int(np.argmax(row_norms(L)))
+    pull = B.copy()
+    pull[longest] -= lambda1 * L[longest]
+    return _projected_pass(L, A, pull, np.diag(A) + DIAGONAL)
+
+
+def update_nuclear_norm(L: Array, A: Array, B: Array, lambda1: float) -> Array:
+    """The column update of OR-PCA, projected as well."""
+    A = A + lambda1 * np.eye(len(A))
+    return _projected_pass(L, A, B, np.diag(A))
+
+
+def _projected_pass(L: Array, A: Array, B: Array, diagonal: Array) -> Array:
+    new = L.copy()
+    for j in range(new.shape[1]):
+        column = new[:, j] - (new @ A[:, j] - B[:, j]) / diagonal[j]
+        new[:, j] = column / max(1.0, float(np.linalg.norm(column)))
+    return new

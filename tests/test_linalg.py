@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxnorm._linalg import ball_multipliers, robust_scale, soft_threshold, thin_svd
+from reference import bisection
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.floats(1e-3, 1e3), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_secular_equation_agrees_with_bisection(rows, k, radius, seed):
+    rng = np.random.default_rng(seed)
+    C = rng.standard_normal((rows, k)) * 10.0 ** rng.uniform(-3, 3, (rows, 1))
+    w = 10.0 ** rng.uniform(-6, 0, k)
+    eta = ball_multipliers(C, w, radius)
+    for c, found in zip(C, eta, strict=True):
+        assert found == pytest.approx(bisection(w, c, radius), rel=1e-9, abs=1e-12)
+
+
+def test_secular_equation_from_a_warm_start_on_either_side():
+    rng = np.random.default_rng(0)
+    C, w = 5 * rng.standard_normal((50, 7)), rng.uniform(0.01, 1, 7)
+    cold = ball_multipliers(C, w, 1.0)
+    for factor in (0.0, 0.5, 1.0, 3.0, 1e3):
+        np.testing.assert_allclose(ball_multipliers(C, w, 1.0, factor * cold), cold, rtol=1e-10)
+
+
+def test_secular_equation_of_zero_rows():
+    assert ball_multipliers(np.zeros((2, 3)), np.ones(3), 1.0, np.array([0.0, 4.0])).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-8, 1.0, 1e150])
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (5, 1)])
+def test_thin_svd(shape, scale):
+    L = scale * np.random.default_rng(0).standard_normal(shape)
+    U, sigma, V = thin_svd(L)
+    assert len(sigma) == min(shape)
+    np.testing.assert_allclose(U * sigma @ V.T, L, atol=1e-12 * scale)
+    np.testing.assert_allclose(U.T @ U, np.eye(len(sigma)), atol=1e-10)
+
+
+def test_thin_svd_leaves_out_what_is_not_there():
+    rng = np.random.default_rng(0)
+    U, sigma, V = thin_svd(rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)))
+    assert U.shape == (9, 2)
+    assert sigma.shape == (2,)
+    assert V.shape == (5, 2)
+    assert thin_svd(np.zeros((4, 2)))[1].size == 0
+
+
+def test_soft_threshold_is_the_prox_of_the_absolute_value():
+    grid = np.linspace(-4, 4, 80_001)
+    for v in (-2.0, -0.3, 0.0, 0.5, 3.0):
+        best = grid[np.argmin(0.5 * (v - grid) ** 2 + 0.7 * np.abs(grid))]
+        assert soft_threshold(np.array([v]), 0.7)[0] == pytest.approx(best, abs=1e-4)
+
+
+@pytest.mark.parametrize("gross", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_robust_scale_finds_the_bulk(gross, scale):
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((100, 300))
+    V = np.where(rng.random(V.shape) < gross, rng.uniform(-1000, 1000, V.shape), V)
+    assert robust_scale(scale * V) == pytest.approx(scale, rel=0.08)
+
+
+def test_robust_scale_of_nothing_and_of_long_rows():
+    assert robust_scale(np.zeros((3, 4))) == 0.0
+    # Columns of very different size, in number a multiple of any even stride: all have their turn.
+    V = np.random.default_rng(0).standard_normal((64, 4096)) * np.where(np.arange(4096) % 2, 1.0, 2.0)
+    assert 1.1 < robust_scale(V) < 1.7

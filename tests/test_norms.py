@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxnorm.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis
+from maxnorm.statistics import SufficientStatistics
+from reference import cvxpy_basis
+
+
+def problem(p, d, seed, n=None):
+    rng = np.random.default_rng(seed)
+    R = rng.standard_normal((n or 3 * d, d))
+    return R.T @ R, rng.standard_normal((p, n or 3 * d)) @ R, rng
+
+
+def value(L, A, B, lambda1):
+    longest = np.linalg.norm(L, axis=1).max()
+    return 0.5 * np.trace(L @ A @ L.T) - np.sum(L * B) + 0.5 * lambda1 * longest**2
+
+
+@given(st.integers(1, 12), st.integers(1, 6), st.floats(1e-4, 1e4), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_multipliers_of_the_exact_basis_sum_to_lambda1(p, d, lambda1, seed):
+    A, B, _ = problem(p, d, seed)
+    L = max_norm_basis(A, B, lambda1, guess=0.0)
+    lengths = np.linalg.norm(L, axis=1)
+    # Stationarity, row by row: b_i - A l_i = eta_i l_i, with eta_i > 0 only for the longest rows.
+    gradient = B - L @ A
+    eta = np.sum(gradient * L, axis=1) / lengths**2
+    np.testing.assert_allclose(gradient, eta[:, None] * L, atol=1e-8 * np.abs(B).max())
+    assert eta.min() >= -1e-9 * lambda1
+    assert eta.sum() == pytest.approx(lambda1, rel=1e-8)
+    assert lengths[eta > 1e-6 * lambda1].min() >= lengths.max() * (1 - 1e-8)
+
+
+def test_nothing_around_the_exact_basis_is_lower():
+    A, B, rng = problem(15, 4, 0)
+    for lambda1 in (0.0, 0.1, 10.0, 1e3):
+        L = max_norm_basis(A, B, lambda1, guess=0.3)
+        for size in (1e-6, 1e-3, 0.1):
+            for _ in range(50):
+                assert value(L + size * rng.standard_normal(L.shape), A, B, lambda1) >= value(
+                    L, A, B, lambda1
+                )
+
+
+def test_exact_basis_agrees_with_cvxpy():
+    for seed in range(3):
+        A, B, _ = problem(6, 3, seed)
+        for lambda1 in (0.5, 20.0):
+            L = max_norm_basis(A, B, lambda1, guess=1.0)
+            assert value(L, A, B, lambda1) == pytest.approx(cvxpy_basis(A, B, lambda1), rel=1e-6)
+
+
+def test_exact_basis_does_not_depend_on_the_guess():
+    A, B, _ = problem(30, 5, 3)
+    expected = max_norm_basis(A, B, 3.0, guess=0.0)
+    for guess in (1e-9, 0.1, 1.0, 1e9):
+        np.testing.assert_allclose(max_norm_basis(A, B, 3.0, guess), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_exact_basis_of_nothing_is_nothing():
+    assert not max_norm_basis(np.eye(2), np.zeros((3, 2)), 1.0, guess=1.0).any()
+
+
+def test_nuclear_basis_is_a_ridge_regression():
+    A, B, rng = problem(8, 3, 0)
+    statistics = SufficientStatistics(A, B, 0.0, 9.0)
+    L = NuclearNorm(0.7).update_basis(rng.standard_normal((8, 3)), statistics)
+    np.testing.assert_allclose(L, B @ np.linalg.inv(A + 0.7 * np.eye(3)), rtol=1e-7)
+
+
+@pytest.mark.parametrize("norm", [MaxNorm(1e-14), NuclearNorm(1e-14)])
+def test_directions_without_samples_keep_what_they_were(norm):
+    """After t < d samples the minimiser is not unique; rank must not be lost (trap of assumption A2)."""
+    rng = np.random.default_rng(0)
+    L0 = np.linalg.qr(rng.standard_normal((10, 4)))[0]
+    r, z = rng.standard_normal((1, 4)), rng.standard_normal((1, 10))
+    L = norm.update_basis(L0, SufficientStatistics.from_batch(z, r, np.zeros(1)))
+    assert np.linalg.matrix_rank(L) == 4
+    unused = np.linalg.svd(r)[2][1:]
+    np.testing.assert_allclose(L @ unused.T, L0 @ unused.T, atol=1e-2)
+    np.testing.assert_allclose(L @ r[0], z[0], atol=1e-6)
+
+
+def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
+    A, B, rng = problem(10, 3, 1, n=2000)
+    statistics, lambda1 = SufficientStatistics(A, B, 0.0, 2000.0), 1e-3
+    norm = MaxNorm(lambda1, "bcd")
+    L = rng.standard_normal((10, 3))
+    for _ in range(300):
+        L = norm.update_basis(L, statistics)
+    best = value(max_norm_basis(A, B, lambda1, 1.0), A, B, lambda1)
+    assert value(L, A, B, lambda1) == pytest.approx(best, rel=1e-6)
+
+
+def test_algorithm_4_as_printed_says_that_it_diverges():
+    A, B = np.diag([1e-6, 1.0]), np.ones((4, 2))
+    with pytest.raises(DivergenceError, match="basis='exact'"):
+        MaxNorm(1.0, "bcd").update_basis(np.ones((4, 2)), SufficientStatistics(A, B, 0.0, 1.0))
