@@ -223,43 +223,6 @@ class _OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     # -- using what was learnt ----------------------------------------------------------------------
 
-    def transform(self, X: ArrayLike) -> Array:
-        """Coefficients of samples in the learnt basis, solved to the tolerance ``tol``.
-
-        A sample's coefficients do not depend on the others. Samples that do not reach the tolerance in
-        ``max_iter`` sweeps are reported by a ``ConvergenceWarning``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples in rows. NaN marks missing entries.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-        """
-        return np.concatenate([code.R for _, _, code in self._encoded(X)])
-
-    def inverse_transform(self, R: ArrayLike) -> Array:
-        """Low-rank samples with the given coefficients.
-
-        Parameters
-        ----------
-        R : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        coefficients = check_array(R, dtype=[np.float64, np.float32], input_name="R")
-        if coefficients.shape[1] != self.state_.L.shape[1]:
-            raise ValueError(
-                f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
-                f"{self.state_.L.shape[1]} components; pass what transform returned"
-            )
-        return coefficients @ self.components_
-
     def decompose(self, X: ArrayLike) -> Decomposition:
         """Split samples into a low-rank part, noise and a residual.
 
@@ -377,10 +340,6 @@ class _OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[mis
         """The surrogate g_t(L), Eq. (3.1): average cost of the samples learnt from, as remembered."""
         return surrogate(self.state_, self._norm(self.state_.scales, *self.state_.L.shape))
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -388,7 +347,52 @@ class _OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
-class MaxNormDecomposition(ClassNamePrefixFeaturesOutMixin, _OnlineFactorisation):  # type: ignore[misc]
+class _OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, _OnlineFactorisation):  # type: ignore[misc]
+    """Estimators whose transform gives coefficients."""
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Coefficients of samples in the learnt basis, solved to the tolerance ``tol``.
+
+        A sample's coefficients do not depend on the others. Samples that do not reach the tolerance in
+        ``max_iter`` sweeps are reported by a ``ConvergenceWarning``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return np.concatenate([code.R for _, _, code in self._encoded(X)])
+
+    def inverse_transform(self, R: ArrayLike) -> Array:
+        """Low-rank samples with the given coefficients.
+
+        Parameters
+        ----------
+        R : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        coefficients = check_array(R, dtype=[np.float64, np.float32], input_name="R")
+        if coefficients.shape[1] != self.state_.L.shape[1]:
+            raise ValueError(
+                f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
+                f"{self.state_.L.shape[1]} components; pass what transform returned"
+            )
+        return coefficients @ self.components_
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+class MaxNormDecomposition(_OnlineDecomposition):
     """Robust low-rank decomposition of a stream of samples, regularised by the max-norm (OMRMD).
 
     Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. Over all samples seen this
@@ -510,7 +514,7 @@ class MaxNormDecomposition(ClassNamePrefixFeaturesOutMixin, _OnlineFactorisation
         _check_basis(self)
 
 
-class OnlineRobustPCA(ClassNamePrefixFeaturesOutMixin, _OnlineFactorisation):  # type: ignore[misc]
+class OnlineRobustPCA(_OnlineDecomposition):
     """Robust PCA of a stream, regularised by the nuclear norm (OR-PCA).
 
     The established method beside :class:`MaxNormDecomposition`, with the same solver, defaults and
@@ -722,10 +726,6 @@ class MaxNormCompletion(OneToOneFeatureMixin, _OnlineFactorisation):  # type: ig
                 raise ValueError(
                     f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"
                 )
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_features_in_)
 
 
 def _max_norm(lambda1: float | str, p: int, basis: Literal["exact", "bcd"]) -> MaxNorm:

@@ -26,7 +26,7 @@ class FactorNorm(Protocol):
         ...
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
-        """Return ``eta`` for each row.
+        """Return ``eta`` for each row, in units of the largest ``sigma ** 2``.
 
         ``L = U diag(sigma) V^T`` and ``G = (Z - E) U``; ``weight`` is the share of the residual that the
         noise leaves to the basis, and ``start`` the multipliers of the sweep before, if any.
@@ -47,15 +47,14 @@ class FactorNorm(Protocol):
 
 
 def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
-    """A and B with a vanishing pull towards L, so that A is positive definite.
+    """Return A and B with a vanishing pull towards L, so that A is positive definite.
 
     Directions that no sample has used yet keep what L says of them: after t < d samples the minimiser
     of Eq. (3.8) is otherwise not unique, and its least-norm choice would lose rank for good.
     Assumption (A2) of the paper hides this.
     """
-    d = len(statistics.A)
-    anchor = float(np.finfo(L.dtype).eps ** (2 / 3) * max(np.trace(statistics.A), np.finfo(np.float64).tiny))
-    return statistics.A + anchor * np.eye(d), statistics.B + anchor * L
+    anchor = float(np.finfo(L.dtype).eps) ** (2 / 3) * float(np.trace(statistics.A))
+    return statistics.A + anchor * np.eye(len(statistics.A)), statistics.B + anchor * L
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,10 @@ class MaxNorm:
     basis: Literal["exact", "bcd"] = "exact"
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
-        top = sigma.max(initial=0.0) ** 2
-        if not top:
+        if not sigma.size:
             return np.zeros(len(G))
-        scaled_start = None if start is None else start / top
-        return top * ball_multipliers(G * (sigma / top), sigma**2 / top, 1.0, scaled_start)
+        top = sigma.max()
+        return ball_multipliers(G / top * (sigma / top), (sigma / top) ** 2, 1.0, start)
 
     def coefficient_value(self, R: Array) -> Array:
         return np.zeros(len(R))
@@ -83,6 +81,8 @@ class MaxNorm:
         return 0.5 * self.lambda1 * float(row_norms(L).max(initial=0.0)) ** 2
 
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
+        if not statistics.A.any():  # nothing but zeros so far
+            return L
         if self.basis == "bcd":
             return coordinate_descent_basis(L, statistics.A, statistics.B, self.lambda1)
         A, B = anchored(L, statistics)
@@ -97,8 +97,9 @@ class NuclearNorm:
     lambda1: float
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
+        top = sigma.max(initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(weight > 0, self.lambda1 / weight, np.inf)
+            return np.where(weight * top > 0, self.lambda1 / top / top / weight, np.inf)
 
     def coefficient_value(self, R: Array) -> Array:
         return 0.5 * self.lambda1 * np.einsum("ij,ij->i", R, R)
@@ -107,6 +108,8 @@ class NuclearNorm:
         return 0.5 * self.lambda1 * float(np.vdot(L, L))
 
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
+        if not statistics.A.any():
+            return L
         A, B = anchored(L, statistics)
         ridge = self.lambda1 * np.eye(len(A))
         return np.linalg.solve(A + ridge, B.T).T.astype(L.dtype, copy=False)
@@ -122,15 +125,16 @@ def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
 
     Cost: one eigendecomposition of A, two products with it, O(active rows x d) a step.
     """
+    size = float(np.abs(B).max(initial=0.0)) or 1.0  # so that squares neither over- nor underflow
     D, Q = np.linalg.eigh(A)
-    C = B @ Q
+    C = B / size @ Q
     free = row_norms(C / D)
     longest = float(free.max(initial=0.0))
     if lambda1 <= 0.0 or longest == 0.0:
-        return (C / D) @ Q.T
+        return (size * C / D) @ Q.T
 
     low, high = 0.0, longest  # the sum of the multipliers is above lambda1 at low, below it at high
-    tau = guess if 0.0 < guess < longest else 0.5 * longest
+    tau = guess / size if 0.0 < guess / size < longest else 0.5 * longest
     eta = np.zeros(len(C))
     for _ in range(100):
         active = free > tau
@@ -150,7 +154,7 @@ def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
         if tau_next == tau:
             break
         tau = tau_next
-    return (C / (D + eta[:, None])) @ Q.T
+    return (size * C / (D + eta[:, None])) @ Q.T
 
 
 def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Array:

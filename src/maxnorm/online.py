@@ -196,7 +196,7 @@ class _Problem:
     ) -> tuple[Array, NDArray[np.int_], Mask]:
         """Accelerated proximal gradient for all rows at once; rows that are done leave the batch."""
         tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
-        squares = self.sigma**2
+        squares = (self.sigma / self.sigma.max(initial=0.0)) ** 2
         result = np.zeros((len(Z), len(squares)), Z.dtype)
         n_iter = np.full(len(Z), max_iter)
         converged = np.zeros(len(Z), dtype=np.bool_)

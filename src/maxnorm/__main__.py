@@ -1,0 +1,5 @@
+"""``python -m maxnorm`` is the command line."""
+
+from maxnorm.cli import main
+
+main(prog_name="maxnorm")

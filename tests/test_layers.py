@@ -1,0 +1,48 @@
+"""Modules import only from the layers below theirs, so that the engine stays free of scikit-learn."""
+
+import ast
+from pathlib import Path
+
+import maxnorm
+
+LAYERS = [
+    {"_typing"},
+    {"_linalg", "_threads"},
+    {"noise", "statistics"},
+    {"norms"},
+    {"online", "auto"},
+    {"published", "metrics", "datasets"},
+    {"estimators"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+SOURCES = {path.stem: path for path in Path(maxnorm.__file__).parent.glob("*.py") if path.stem != "__init__"}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [alias.name for alias in node.names]
+            yield from ([f"maxnorm.{name}" for name in names] if node.module == "maxnorm" else [node.module])
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_every_module_has_a_layer():
+    assert set(SOURCES) == set(LEVEL)
+
+
+def test_imports_point_downwards():
+    for name, path in SOURCES.items():
+        for module in imported(path):
+            parts = module.split(".")
+            if parts[0] == "maxnorm" and parts[1] in LEVEL:
+                assert LEVEL[parts[1]] < LEVEL[name], f"{name} imports {parts[1]}"
+
+
+def test_the_engine_does_not_need_scikit_learn():
+    for name, path in SOURCES.items():
+        if LEVEL[name] <= LEVEL["online"]:
+            assert not any(module.startswith("sklearn") for module in imported(path)), name

@@ -1,0 +1,28 @@
+"""Memory does not grow with the number of samples."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import resource
+import numpy as np
+from maxnorm import MaxNormDecomposition
+
+rng = np.random.default_rng(0)
+basis = rng.standard_normal((20, 1000))
+model = MaxNormDecomposition(n_components=20, max_iter=5, random_state=0)
+peaks = []
+for k in range(100):
+    X = rng.standard_normal((1000, 20)) @ basis
+    X[rng.random(X.shape) < 0.05] += 100
+    model.partial_fit(X)
+    if k in (9, 99):
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+assert model.n_samples_seen_ == 100_000
+print(peaks[1] - peaks[0])
+"""
+
+
+def test_peak_memory_over_100_000_samples_is_that_over_10_000():
+    result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 5 * 1024  # kilobytes

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from maxnorm.metrics import expressed_variance, relative_error, subspace_distance
+
+
+def test_expressed_variance_does_not_see_scaling_rotation_or_sign():
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.standard_normal((20, 4)))[0]
+    mix = U @ rng.standard_normal((4, 4)) * [1e-9, 1.0, 1e9, -3.0]
+    assert expressed_variance(U, mix) == pytest.approx(1.0, abs=1e-6)
+    assert expressed_variance(7 * U, U) == pytest.approx(1.0)
+
+
+def test_expressed_variance_is_the_papers_formula_for_orthonormal_bases():
+    rng = np.random.default_rng(1)
+    U, L = (np.linalg.qr(rng.standard_normal((15, 3)))[0] for _ in range(2))
+    assert expressed_variance(U, L) == pytest.approx(np.trace(L.T @ U @ U.T @ L) / np.trace(U @ U.T))
+    assert 0 < expressed_variance(U, L) < 1
+
+
+def test_expressed_variance_of_partial_and_empty_bases():
+    eye = np.eye(4)
+    assert expressed_variance(eye[:, :2], eye[:, :1]) == 0.5
+    assert expressed_variance(eye[:, :2], eye) == 1.0
+    assert expressed_variance(eye[:, :2], np.zeros((4, 3))) == 0.0
+    assert expressed_variance(eye[:, :2], eye[:, [0, 0]]) == pytest.approx(0.5)
+
+
+def test_errors_of_expressed_variance():
+    with pytest.raises(ValueError, match=r"U has 3 rows and L has 4.*components_\.T"):
+        expressed_variance(np.eye(3), np.eye(4))
+    with pytest.raises(ValueError, match="no subspace"):
+        expressed_variance(np.zeros((3, 2)), np.eye(3))
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        expressed_variance(np.full((3, 2), np.nan), np.eye(3))
+    with pytest.raises(ValueError, match="2-D"):
+        expressed_variance(np.ones(3), np.eye(3))
+
+
+def test_subspace_distance_is_the_sine_of_the_angle():
+    angle = 0.3
+    U, L = np.array([[1.0], [0.0]]), np.array([[np.cos(angle)], [np.sin(angle)]])
+    assert subspace_distance(U, 5 * L) == pytest.approx(np.sin(angle))
+    assert subspace_distance(U, np.eye(2)) == 0.0
+
+
+def test_relative_error():
+    assert relative_error([[3.0, 4.0]], [[3.0, 4.5]]) == pytest.approx(0.1)
+    assert relative_error([[0.0]], [[2.0]]) == 2.0

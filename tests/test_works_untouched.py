@@ -1,0 +1,178 @@
+"""Any units, any shape, any odd data: a right answer or an error that says what to do."""
+
+import numpy as np
+import pytest
+
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.metrics import expressed_variance, relative_error
+
+ESTIMATORS = [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion]
+NOISES = ["l1", "l21", "squared", "none"]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_units_do_not_matter(Estimator, noise):
+    data = make_corrupted_low_rank(300, 30, 3, corruption=0.1, missing=0.05, random_state=0)
+    X, fresh = data.X[:250], data.X[250:]
+    plain = Estimator(n_components=3, noise=noise, random_state=0).fit(X)
+    for c in (1e-8, 1e-3, 1e8):
+        scaled = Estimator(n_components=3, noise=noise, random_state=0).fit(c * X)
+        assert expressed_variance(plain.components_.T, scaled.components_.T) > 1 - 1e-6
+        a, b = plain.decompose(fresh), scaled.decompose(c * fresh)
+        assert relative_error(a.low_rank, b.low_rank / c) < 1e-3
+        assert ((a.noise != 0) == (b.noise != 0)).mean() > 0.999
+        np.testing.assert_array_equal(a.converged, b.converged)
+
+
+@pytest.mark.parametrize("c", [1e-8, 1e8])
+def test_units_do_not_matter_in_single_precision(c):
+    data = make_corrupted_low_rank(500, 30, 3, corruption=0.1, random_state=0)
+    model = MaxNormDecomposition(n_components=3, random_state=0).fit((c * data.X).astype(np.float32))
+    assert expressed_variance(data.basis, model.components_.T) > 0.99
+    assert model.decompose((c * data.X[:9]).astype(np.float32)).converged.all()
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((5, 4)),
+        np.ones((1, 4)),
+        np.full((3, 4), np.nan),
+        np.full((30, 4), 7.0),
+        np.column_stack([np.arange(30.0), np.zeros(30), np.full(30, 5.0), np.full(30, np.nan)]),
+        np.outer(np.arange(30.0), [1.0, 2.0, 3.0, 4.0]),
+        np.random.default_rng(0).standard_normal((40, 1)),
+        np.vstack([np.zeros((20, 4)), np.full((3, 4), np.nan), np.arange(40.0).reshape(10, 4)]),
+        1e-100 * np.arange(40.0).reshape(10, 4),
+    ],
+    ids=["zeros", "one", "all-nan", "constant", "columns", "rank-one", "one-feature", "late", "tiny"],
+)
+@pytest.mark.parametrize("n_components", [None, 1, 4, 9])
+def test_odd_data(Estimator, noise, X, n_components):
+    """Warnings are errors here: nothing may divide by zero or overflow on the way."""
+    model = Estimator(n_components=n_components, noise=noise, random_state=0).fit(X)
+    parts = model.decompose(X)
+    assert np.isfinite(model.components_).all()
+    assert all(np.isfinite(part).all() for part in parts)
+    known = ~np.isnan(X)
+    total = parts.low_rank + parts.noise + parts.residual
+    np.testing.assert_allclose(total[known], X[known], rtol=1e-6, atol=1e-12)
+    assert not parts.noise[~known].any()
+    assert not parts.residual[~known].any()
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.objective_)
+    assert np.isfinite(model.score(X))
+
+
+def test_zeros_and_empty_rows_are_explained_by_nothing():
+    data = make_corrupted_low_rank(200, 20, 3, random_state=0)
+    model = MaxNormDecomposition(n_components=3, random_state=0).fit(data.X)
+    for row in (np.zeros((1, 20)), np.full((1, 20), np.nan)):
+        parts = model.decompose(row)
+        assert not parts.low_rank.any()
+        assert not parts.noise.any()
+        assert model.score(row) == 0.0
+
+
+def test_a_stream_that_begins_with_nothing():
+    data = make_corrupted_low_rank(600, 30, 3, random_state=0)
+    X = np.vstack([np.zeros((50, 30)), np.full((7, 30), np.nan), data.X])
+    model = MaxNormDecomposition(n_components=3, random_state=0).fit(X)
+    assert expressed_variance(data.basis, model.components_.T) > 0.99
+
+
+def test_more_components_than_features_reproduce_clean_data():
+    X = np.random.default_rng(0).standard_normal((400, 5))
+    model = MaxNormDecomposition(n_components=8, noise="none", n_epochs=3, random_state=0).fit(X)
+    assert model.components_.shape == (8, 5)
+    assert relative_error(X, model.decompose(X).low_rank) < 0.2
+
+
+def test_weights_are_reported_and_parameters_untouched():
+    X = make_corrupted_low_rank(200, 20, 3, random_state=0).X
+    model = MaxNormDecomposition(n_components=3, random_state=0).fit(X)
+    assert model.lambda1_ == pytest.approx(20**-0.5)
+    assert 0 < model.lambda2_ < 1
+    assert (model.lambda1, model.lambda2) == ("auto", "auto")
+    given = MaxNormDecomposition(n_components=3, lambda1=0.3, lambda2=0.2).fit(X)
+    assert (given.lambda1_, given.lambda2_) == (0.3, 0.2)
+    assert np.isnan(MaxNormCompletion(n_components=3).fit(X).lambda2_)
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("parameter", "value", "message"),
+    [
+        ("n_components", 0, "n_components of .* must be an integer of at least 1 or None, got 0"),
+        ("n_components", 2.5, "an integer of at least 1 or None, got 2.5"),
+        ("n_components", True, "an integer of at least 1 or None, got True"),
+        ("lambda1", -1.0, "lambda1 of .* must be a finite number of at least 0 or 'auto', got -1.0"),
+        ("lambda2", float("nan"), "lambda2 of .* a finite number of at least 0 or 'auto', got nan"),
+        ("lambda2", "big", "or 'auto', got 'big'"),
+        ("batch_size", 0, "batch_size of .* an integer of at least 1 or 'auto', got 0"),
+        ("forgetting", -2, "forgetting of .* of at least 0 or 'auto', got -2"),
+        ("half_life", 0, "half_life of .* a finite number above 0 or None, got 0"),
+        ("max_iter", 0, "max_iter of .* an integer of at least 1 or 'auto', got 0"),
+        ("tol", -1e-3, "tol of .* a finite number of at least 0, got -0.001"),
+        ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
+        ("noise", "l2", "noise of .* must be one of 'l1' .*, got 'l2'"),
+        ("noise", 3, "an object with the methods prox and value"),
+        ("init", "zeros", "init of .* must be 'random' or an array"),
+        (
+            "init",
+            np.ones((3, 7)),
+            r"init must have shape \(n_components, n_features\) = \(3, 4\), got \(3, 7\)",
+        ),
+    ],
+)
+def test_wrong_parameters_name_argument_value_and_remedy(Estimator, parameter, value, message):
+    for fit in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=message):
+            getattr(Estimator(**{parameter: value}), fit)(np.ones((6, 4)))
+
+
+def test_wrong_basis_and_c():
+    with pytest.raises(
+        ValueError, match="basis of MaxNormDecomposition must be 'exact' or 'bcd', got 'fast'"
+    ):
+        MaxNormDecomposition(basis="fast").fit(np.ones((3, 3)))
+    with pytest.raises(
+        ValueError, match="c of MaxNormCompletion must be a finite number above 0 or None, got 0"
+    ):
+        MaxNormCompletion(c=0).fit(np.ones((3, 3)))
+    with pytest.raises(ValueError, match="leave noise at 'none', got 'l1'"):
+        MaxNormCompletion(c=5.0, noise="l1").fit(np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.array([[1.0, np.inf, 0.0]]), "X contains infinity, first in row 0, column 1; mark .* as NaN"),
+        (np.ones((2, 4)), "X has 4 features, but .* is expecting 3 features"),
+        (np.ones(3), "Expected 2D array, got 1D array instead"),
+        (np.ones((0, 3)), "0 sample"),
+        (np.array([["a", "b", "c"]]), "could not convert string"),
+    ],
+)
+def test_a_stream_that_met_bad_input_keeps_its_state(Estimator, bad, message):
+    model = Estimator(n_components=2, random_state=0).partial_fit(np.random.default_rng(0).random((30, 3)))
+    state = model.state_
+    for method in (model.partial_fit, model.transform, model.decompose, model.score_samples):
+        with pytest.raises(ValueError, match=message):
+            method(bad)
+    assert model.state_ is state
+    assert model.n_features_in_ == 3
+
+
+def test_wrong_coefficients():
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 3)))
+    with pytest.raises(ValueError, match="R has 3 columns, but this MaxNormDecomposition has 2 components"):
+        model.inverse_transform(np.ones((4, 3)))
