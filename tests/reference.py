@@ -95,7 +95,7 @@ def cvxpy_loss(z, L, norm, lambda1, noise, lambda2, observed):
 
 
 def cvxpy_basis(A, B, lambda1):
-    """Optimal value of Eq. (3.8)."""
+    """Optimal value of Eq. (3.10)."""
     L, tau = cp.Variable(B.shape), cp.Variable(nonneg=True)
     root = np.linalg.cholesky(A)
     cost = 0.5 * cp.sum_squares(L @ root) - cp.sum(cp.multiply(L, B)) + 0.5 * lambda1 * cp.square(tau)

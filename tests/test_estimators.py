@@ -1,6 +1,7 @@
 """scikit-learn manners and the streaming contract, for every estimator."""
 
 import pickle
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,12 @@ from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.noise import L1
 from maxnorm.norms import DivergenceError
+
+
+def same(a, b):
+    for f in fields(a):
+        np.testing.assert_array_equal(getattr(a, f.name), getattr(b, f.name))
+
 
 ESTIMATORS = [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion]
 DECOMPOSERS = ESTIMATORS[:2]
@@ -59,7 +66,7 @@ def test_fit_is_partial_fit_over_the_same_batches(Estimator, missing):
     for other in (parts, in_two):
         np.testing.assert_array_equal(other.components_, whole.components_)
         np.testing.assert_array_equal(other.state_.statistics.B, whole.state_.statistics.B)
-        assert other.state_.scales == whole.state_.scales
+        same(other.state_.scales, whole.state_.scales)
         assert other.objective_ == whole.objective_
     assert whole.n_iter_ == 6
 
@@ -170,7 +177,7 @@ def test_rows_do_not_depend_on_each_other(Estimator, data):
 def test_blocks_of_transform_are_invisible(monkeypatch, data):
     model = MaxNormDecomposition(n_components=4, random_state=0).fit(data.X)
     whole = model.decompose(data.X)
-    monkeypatch.setattr("maxnorm.estimators.BLOCK_ENTRIES", 50 * 7)
+    monkeypatch.setattr("maxnorm._base.BLOCK_ENTRIES", 50 * 7)
     for a, b in zip(model.decompose(data.X), whole, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from maxnorm.noise import L1, L21, Noise, NoNoise, RowNoise, Squared
+from maxnorm.noise import L1, L21, AdaptiveNoise, CappedL1, Noise, NoNoise, RowNoise, Squared
 
 NOISES = [L1(0.7), L21(1.3), Squared(0.4), NoNoise()]
 
@@ -41,7 +41,9 @@ def test_row_noise_weight_says_what_prox_leaves(noise):
     np.testing.assert_allclose(V - noise.prox(V), noise.weight(V)[:, None] * V, atol=1e-14)
 
 
-@pytest.mark.parametrize("noise", [*NOISES, L1(0.0), L21(0.0), Squared(0.0)])
+@pytest.mark.parametrize(
+    "noise", [*NOISES, CappedL1(0.2, 1.0), CappedL1(0.0, 0.0), L1(0.0), L21(0.0), Squared(0.0)]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_zeros_stay_and_precision_is_kept(noise, dtype):
     V = np.zeros((3, 4), dtype)
@@ -53,3 +55,38 @@ def test_zeros_stay_and_precision_is_kept(noise, dtype):
 
 def test_l1_is_not_a_row_noise():
     assert not isinstance(L1(1.0), RowNoise)
+
+
+@pytest.mark.parametrize(("lambda2", "cut"), [(0.5, 2.0), (1.0, 1.0), (0.1, 30.0)])
+def test_capped_noise_is_the_prox_of_its_value(lambda2, cut):
+    """The cost after minimising over e has the pull v - e as its derivative, and e beats a grid."""
+    noise = CappedL1(lambda2, cut, huber=0.0, reject=0.0)
+    V = np.linspace(-3.2 * cut, 3.2 * cut, 4001)[:, None]
+    E = noise.prox(V)
+    cost = 0.5 * (V - E)[:, 0] ** 2 + noise.value(E)
+    slope = np.diff(cost) / np.diff(V[:, 0])
+    pull = (V - E)[:, 0]
+    np.testing.assert_allclose(
+        slope, 0.5 * (pull[1:] + pull[:-1]), atol=3e-3 * lambda2 + 1e-3 * cut * lambda2
+    )
+    grid = np.linspace(-3.2 * cut, 3.2 * cut, 2001)
+    others = 0.5 * (V[::40] - grid) ** 2 + noise.value(grid[:, None])
+    assert (cost[::40] <= others.min(axis=1) + 1e-9).all()
+
+
+def test_capped_noise_rejects_gross_errors_and_limits_the_rest():
+    noise = CappedL1(0.5, 2.0, huber=0.0, reject=0.0)
+    V = np.array([[0.3, -1.5, 3.0, 4.0, -1000.0]])
+    np.testing.assert_allclose((V - noise.prox(V))[0], [0.3, -0.5, 0.25, 0.0, 0.0])
+
+
+def test_capped_noise_is_lenient_with_samples_and_features_that_are_fitted_badly():
+    V = np.random.default_rng(0).standard_normal((2, 400)) * [[1.0], [100.0]]
+    noise = CappedL1(0.1, 1.0, huber=1.0, reject=4.0)
+    assert isinstance(noise, AdaptiveNoise)
+    np.testing.assert_allclose(noise.thresholds(V), [[1, 4], [100, 400]], rtol=0.2)
+    np.testing.assert_allclose(noise.belief(V), [1.0, 1.0])
+    np.testing.assert_allclose(CappedL1(0.1, 1.0, largest=10.0).belief(V), [1.0, 0.01], rtol=0.5)
+    lenient = CappedL1(0.1, 1.0, huber=0.0, reject=0.0, leniency=np.where(np.arange(400) == 7, 1e4, 1.0))
+    assert (lenient.prox(V)[:, 7] == 0).all()
+    assert (lenient.prox(V)[1] != 0).mean() > 0.9

@@ -66,7 +66,7 @@ def test_exact_basis_of_nothing_is_nothing():
 
 def test_nuclear_basis_is_a_ridge_regression():
     A, B, rng = problem(8, 3, 0)
-    statistics = SufficientStatistics(A, B, 0.0, 9.0)
+    statistics = SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 9.0)
     L = NuclearNorm(0.7).update_basis(rng.standard_normal((8, 3)), statistics)
     np.testing.assert_allclose(L, B @ np.linalg.inv(A + 0.7 * np.eye(3)), rtol=1e-7)
 
@@ -86,7 +86,7 @@ def test_directions_without_samples_keep_what_they_were(norm):
 
 def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
     A, B, rng = problem(10, 3, 1, n=2000)
-    statistics, lambda1 = SufficientStatistics(A, B, 0.0, 2000.0), 1e-3
+    statistics, lambda1 = SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 2000.0), 1e-3
     norm = MaxNorm(lambda1, "bcd")
     L = rng.standard_normal((10, 3))
     for _ in range(300):
@@ -98,4 +98,6 @@ def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
 def test_algorithm_4_as_printed_says_that_it_diverges():
     A, B = np.diag([1e-6, 1.0]), np.ones((4, 2))
     with pytest.raises(DivergenceError, match="basis='exact'"):
-        MaxNorm(1.0, "bcd").update_basis(np.ones((4, 2)), SufficientStatistics(A, B, 0.0, 1.0))
+        MaxNorm(1.0, "bcd").update_basis(
+            np.ones((4, 2)), SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 1.0)
+        )

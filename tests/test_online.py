@@ -187,7 +187,8 @@ def test_step_adds_the_papers_statistics():
     np.testing.assert_allclose(state.statistics.B, clean.T @ code.R, atol=1e-7)
     again, _ = step(state, Z[7:9], forgetting=2.0, **SETTINGS)
     second = encode(Z[7:9], state.L, **SETTINGS)
-    expected = (7 / 9) ** 2 * state.statistics.A + second.R.T @ second.R
+    weights = np.array([(8 / 9) ** 2, 1.0])
+    expected = (7 / 9) ** 2 * state.statistics.A + (weights[:, None] * second.R).T @ second.R
     np.testing.assert_allclose(again.statistics.A, expected, atol=1e-10)
     assert again.n_samples == 9
     assert again.n_steps == 2
@@ -258,9 +259,47 @@ def test_decay_is_defined_in_samples():
     assert decay(20, 100, 3.0, None) == pytest.approx((20 / 100) ** 3)
     assert decay(50, 100, 0.0, 50.0) == pytest.approx(0.5)
     assert decay(0, 10, 0.0, None) == 1.0
-    # The faster of the two rules holds.
-    assert decay(10_000, 10_050, 1.0, 50.0) == pytest.approx(0.5)
-    assert decay(1, 2, 10.0, 50.0) == pytest.approx(0.5**10)
+    np.testing.assert_allclose(decay(np.array([5, 10]), 10, 2.0, None), [0.25, 1.0])
+    assert decay(50, 100, 1.0, 50.0) == pytest.approx(0.25)  # both at once
+
+
+def test_the_weight_of_a_sample_does_not_depend_on_the_batch_size():
+    Z, L = stream()
+    for forgetting, half_life in ((3.0, None), (0.5, 20.0)):
+        totals = [
+            run(
+                State.start(L), np.split(Z, k), forgetting=forgetting, half_life=half_life, **SETTINGS
+            ).statistics.weight
+            for k in (1, 4, 120)
+        ]
+        assert totals == pytest.approx([totals[0]] * 3)
+
+
+def test_empty_samples_change_nothing():
+    Z, L = stream()
+    state, _ = step(State.start(L), Z[:20], **SETTINGS)
+    for empty in (np.zeros((5, 15)), np.full((5, 15), np.nan)):
+        after, code = step(state, *split_missing(empty), forgetting=5.0, half_life=3.0, **SETTINGS)
+        assert after.L is state.L
+        assert after.statistics is state.statistics
+        assert (after.n_samples, after.time) == (25, 20)
+        assert code.R.shape == (0, 3)
+    mixed, _ = step(state, np.vstack([Z[20:25], np.zeros((3, 15))]), forgetting=5.0, **SETTINGS)
+    plain, _ = step(state, Z[20:25], forgetting=5.0, **SETTINGS)
+    np.testing.assert_array_equal(mixed.L, plain.L)
+
+
+@pytest.mark.parametrize("noise", [Squared(0.2), L21(0.5)])
+def test_finite_c_with_a_noise_that_shrinks_rows(noise):
+    """Both ways of solving, the whole step and the general alternation, reach the same loss."""
+
+    class General:
+        prox, value = noise.prox, noise.value
+
+    Z, L, observed = sample_problem(7, masked=True)
+    kwargs = {"norm": MaxNorm(0.3), "missing_lambda2": 0.1, "tol": 1e-12, "max_iter": 10_000}
+    a, b = (encode(Z, L, observed, noise=which, **kwargs) for which in (noise, General()))
+    np.testing.assert_allclose(a.loss, b.loss, rtol=1e-8)
 
 
 def test_the_engine_keeps_single_precision():

@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -35,19 +37,44 @@ def test_any_chunking_gives_the_same_sums(chunk):
     same(total, SufficientStatistics.from_batch(targets, R, loss))
 
 
+def scales_of(rng, n=20):
+    return Scales.from_batch(*rng.standard_normal((3, n, 30)), None)
+
+
+def same_scales(a, b):
+    for f in fields(Scales):
+        np.testing.assert_allclose(getattr(a, f.name), getattr(b, f.name), atol=1e-12)
+
+
 def test_scales_are_a_monoid_too():
     rng = np.random.default_rng(0)
-    x, y = (Scales.from_batch(*rng.standard_normal((3, 20, 30)), None) for _ in range(2))
-    assert x + y == y + x
-    assert x + Scales() == x
-    assert (x + y).entry / (x + y).weight == pytest.approx(1.0, rel=0.1)
+    x, y, z = (scales_of(rng) for _ in range(3))
+    same_scales(x + y, y + x)
+    same_scales((x + y) + z, x + (y + z))
+    same_scales(x + Scales(), x)
+    same_scales((x + y).scaled(0.1, 0.2, 0.3), x.scaled(0.1, 0.2, 0.3) + y.scaled(0.1, 0.2, 0.3))
 
 
-def test_rows_of_zeros_say_nothing_of_scales():
-    Z = np.zeros((4, 6))
-    assert Scales.from_batch(Z, Z, Z, None) == Scales()
-    Z[1] = 3.0
-    assert Scales.from_batch(Z, Z, 0 * Z, None).weight == 1.0
+def test_scales_measure_sizes_and_noise():
+    rng = np.random.default_rng(0)
+    Z, residual = 3 * rng.standard_normal((50, 40)), 0.1 * rng.standard_normal((50, 40))
+    E = np.where(np.arange(40) < 10, 1e-9, 0.0) * np.ones((50, 1))
+    scales = Scales.from_batch(Z, E, residual, None)
+    assert np.exp(scales.entry / scales.weight) == pytest.approx(3.0, rel=0.1)
+    assert np.exp(scales.recent_residual / scales.recent_weight) == pytest.approx(0.1, rel=0.1)
+    assert scales.recent_noisy / scales.recent_weight == pytest.approx(0.25)
+    assert (scales.past_noisy / scales.past_weight).tolist() == [1.0] * 10 + [0.0] * 30
+
+
+def test_weights_of_samples():
+    targets, R, loss = batch(0)
+    weights = np.arange(7.0)
+    whole = SufficientStatistics.from_batch(targets, R, loss, weights)
+    one_by_one = SufficientStatistics.zeros(5, 3)
+    for i in range(7):
+        row = slice(i, i + 1)
+        one_by_one += SufficientStatistics.from_batch(targets[row], R[row], loss[row]).scaled(weights[i])
+    same(whole, one_by_one)
 
 
 def test_sums_are_in_double_precision_whatever_the_data():

@@ -8,7 +8,7 @@ from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
 
 ESTIMATORS = [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion]
-NOISES = ["l1", "l21", "squared", "none"]
+NOISES = ["capped", "l1", "l21", "squared", "none"]
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -122,8 +122,8 @@ def test_weights_are_reported_and_parameters_untouched():
         ("max_iter", 0, "max_iter of .* an integer of at least 1 or 'auto', got 0"),
         ("tol", -1e-3, "tol of .* a finite number of at least 0, got -0.001"),
         ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
-        ("noise", "l2", "noise of .* must be one of 'l1' .*, got 'l2'"),
-        ("noise", 3, "an object with the methods prox and value"),
+        ("noise", "l2", "noise of .* must be one of 'capped' or 'l1' .*, got 'l2'"),
+        ("noise", 3, "an instance with the methods prox and value"),
         ("init", "zeros", "init of .* must be 'random' or an array"),
         (
             "init",
@@ -176,3 +176,45 @@ def test_wrong_coefficients():
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 3)))
     with pytest.raises(ValueError, match="R has 3 columns, but this MaxNormDecomposition has 2 components"):
         model.inverse_transform(np.ones((4, 3)))
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was():
+    X = np.random.default_rng(0).random((30, 3))
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
+    before = model.transform(X)
+    for bad in (np.full((3, 7), np.inf), np.full((3, 7), "x"), np.ones((0, 7))):
+        with pytest.raises(ValueError, match=r"X|sample"):
+            model.fit(bad)
+        assert model.n_features_in_ == 3
+        np.testing.assert_array_equal(model.transform(X), before)
+
+
+def test_parameters_changed_after_fit_are_checked():
+    X = np.random.default_rng(0).random((30, 3))
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="noise of MaxNormDecomposition"):
+        model.set_params(noise="typo").decompose(X)
+    with pytest.raises(ValueError, match="was 2 when it was fitted and is now 3; call fit to start anew"):
+        model.set_params(noise="capped", n_components=3).partial_fit(X)
+    assert model.fit(X).n_components_ == 3
+
+
+def test_masked_arrays_have_missing_entries():
+    data = make_corrupted_low_rank(300, 20, 2, corruption=0.0, random_state=0)
+    hidden = np.random.default_rng(0).random(data.X.shape) < 0.2
+    masked = np.ma.MaskedArray(np.where(hidden, -9999.0, data.X), mask=hidden)
+    filled = MaxNormCompletion(n_components=2, n_epochs=5, random_state=0).fit_transform(masked)
+    assert relative_error(data.X[hidden], filled[hidden]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"init": np.zeros((2, 3))}, "init is zero, from which nothing can be learnt; pass init='random'"),
+        ({"init": None}, "init of MaxNormDecomposition must be 'random' or an array"),
+        ({"noise": dict}, "noise of MaxNormDecomposition must be"),
+    ],
+)
+def test_starts_and_noises_that_cannot_work(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        MaxNormDecomposition(n_components=2, **parameters).fit(np.ones((5, 3)))

@@ -96,3 +96,19 @@ def robust_scale(V: Array, limit: int = 20_000) -> float:
     gross = float(np.mean(magnitudes > 5.0 * quartile / _NORMAL.inv_cdf(0.625)))
     level = 0.25 / (1.0 - min(gross, 0.65))
     return quartile / _NORMAL.inv_cdf(0.5 + 0.5 * level)
+
+
+def row_scales(V: Array, limit: int = 256) -> Array:
+    """Standard deviation of the bulk of each row, by its lower quartile; zeros are not counted.
+
+    At most ``limit`` entries of a row are looked at, evenly spread.
+    """
+    magnitudes = np.abs(V[:, :: -(-V.shape[1] // limit)])
+    zeros = np.count_nonzero(magnitudes == 0.0, axis=1)
+    width = magnitudes.shape[1]
+    ranks = np.minimum(zeros + (width - zeros) // 4, width - 1)
+    if zeros.any():
+        magnitudes.sort(axis=1)
+    else:
+        magnitudes.partition(width // 4, axis=1)
+    return magnitudes[np.arange(len(V)), ranks] / _NORMAL.inv_cdf(0.625)

@@ -8,62 +8,125 @@ choice in multiples of it, so that ``c * X`` gives ``c`` times the low-rank part
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from maxnorm._linalg import robust_scale
+from maxnorm._linalg import robust_scale, thin_svd
 from maxnorm._typing import Array
-from maxnorm.noise import Noise, RowNoise
+from maxnorm.noise import AdaptiveNoise, CappedL1, Noise, RowNoise
+from maxnorm.online import Encoding, State
 from maxnorm.statistics import Scales
 
 MAX_SWEEPS = 1000  # for transform and friends, which solve to the tolerance
 FIT_SWEEPS = (3, 30)  # while learning: few as long as the basis is poor, more as it gets better
-FORGETTING = (1.0, 10.0)  # while nothing improves any more, and while the residual is falling
+FORGETTING = (0.5, 7.0)  # while nothing improves any more, and while the residual is falling
+L1_FORGETTING = (1.0, 10.0)  # the same for noises that limit every pull, under which all goes slower
+LARGEST = 2.5  # a sample whose residual has a bulk of this many ordinary entries is not believed
+LOST, FRESH = 1e-5, 1e-2  # sizes of a lost direction and of its new start, relative to the strongest
 FALL_GAIN = 20.0  # a fall of the residual by 1 / FALL_GAIN of its average is a fast one
 
 
 def entry_scale(scales: Scales) -> float:
     """Size of an entry of the data."""
-    return scales.entry / scales.weight if scales.weight else 0.0
+    return math.exp(scales.entry / scales.weight) if scales.weight else 0.0
+
+
+def signal_scale(state: State) -> float:
+    """Size of the variation of the low-rank part: its standard deviation, over all features.
+
+    Known from the state: the covariance of the samples' low-rank parts is L C L^T, with C that of the
+    coefficients. The size of an entry stands in for it as long as nothing is learnt.
+    """
+    seen = state.statistics
+    if not seen.A.any():
+        return entry_scale(state.scales)
+    mean = seen.r / seen.weight
+    C = seen.A / seen.weight - np.outer(mean, mean)
+    L = state.L.astype(np.float64, copy=False)
+    return math.sqrt(max(float(np.vdot(L @ C, L)), 0.0) / len(L))
 
 
 def residual_scale(scales: Scales) -> float:
     """Size of what the basis has lately left of an entry; the entry itself before anything is learnt."""
-    return scales.recent_residual / scales.recent_weight if scales.recent_weight else entry_scale(scales)
+    if not scales.recent_weight:
+        return entry_scale(scales)
+    return math.exp(scales.recent_residual / scales.recent_weight)
 
 
-def unit(scales: Scales, n_features: int, n_components: int) -> float:
+def unit(state: State) -> float:
     """Size of a sample's coefficient in an orthonormal basis."""
-    return entry_scale(scales) * math.sqrt(n_features / n_components)
+    p, d = state.L.shape
+    return entry_scale(state.scales) * math.sqrt(p / d)
 
 
-def l1_lambda2(scales: Scales, n_components: int) -> float:
+def l1_lambda2(state: State) -> float:
     """``1 / sqrt(p)`` in units of the data, or the residual's size once that is smaller."""
-    entry = entry_scale(scales)
-    return max(min(entry / math.sqrt(n_components), residual_scale(scales)), 0.01 * entry)
+    entry = entry_scale(state.scales)
+    return max(min(entry / math.sqrt(state.L.shape[1]), residual_scale(state.scales)), 0.01 * entry)
 
 
-def l21_lambda2(scales: Scales, n_features: int) -> float:
+def capped_l1(state: State) -> CappedL1:
+    """Thresholds of a tenth and three times the size of the signal's variation.
+
+    A fit of d components to p entries leaves a residual that is too small by sqrt(1 - d / p).
+    """
+    size = signal_scale(state)
+    p, d = state.L.shape
+    fit = math.sqrt(max(1.0 - d / p, 0.05))
+    return CappedL1(
+        0.1 * size,
+        3.0 * size,
+        1.0 / fit,
+        4.0 / fit,
+        leniency(state.scales),
+        LARGEST * entry_scale(state.scales),
+    )
+
+
+def leniency(scales: Scales) -> Array | float:
+    """Thresholds of a feature that is nearly always rejected, while others are not, are raised tenfold.
+
+    A basis that is wrong in a feature, for instance because something stood still in the first frames of
+    a film, makes every later value there look like a gross error, which would keep it wrong for good.
+    """
+    if not scales.past_weight:
+        return 1.0
+    share = np.asarray(scales.past_noisy) / scales.past_weight
+    usual = float(np.median(share))
+    error = math.sqrt(0.25 / scales.past_weight)
+    excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
+    return 1.0 + 9.0 * np.clip((excess - 0.6 - 2.0 * error) / 0.2, 0.0, 1.0)
+
+
+def l21_lambda2(state: State) -> float:
     """Half as much again as the norm of an ordinary sample's residual."""
-    return 1.5 * residual_scale(scales) * math.sqrt(n_features)
+    return 1.5 * residual_scale(state.scales) * math.sqrt(len(state.L))
 
 
-def nuclear_lambda1(scales: Scales, n_components: int) -> float:
+def nuclear_lambda1(state: State) -> float:
     """A tenth of ``1 / sqrt(p)`` in units of the data: more than that slows the start down."""
-    return 0.1 * entry_scale(scales) / math.sqrt(n_components)
+    return 0.1 * signal_scale(state) / math.sqrt(state.L.shape[1])
 
 
-def forgetting(scales: Scales) -> float:
+def forgetting(scales: Scales, noise: Noise) -> float:
     """Forget fast while the residual is falling, and hardly when it no longer does.
 
     What was learnt in a poor basis is stale; an average over all samples is the best there is in a good
     one. The fall is the gap between the residual's average over all samples and over recent ones.
     """
-    low, high = FORGETTING
-    if not scales.residual:
+    quick = isinstance(noise, RowNoise | AdaptiveNoise)
+    low, high = FORGETTING if quick else L1_FORGETTING
+    gain = FALL_GAIN if quick else 5.0 * FALL_GAIN
+    if not scales.past_weight:
         return high
-    fall = 1.0 - residual_scale(scales) * scales.weight / scales.residual
-    return low + (high - low) * min(1.0, FALL_GAIN * max(0.0, fall))
+    fall = scales.past_residual / scales.past_weight - scales.recent_residual / scales.recent_weight
+    return low + (high - low) * min(1.0, gain * max(0.0, fall))
+
+
+def clean_share(scales: Scales) -> float:
+    """Share of the entries in which no noise has lately been found."""
+    return 1.0 - scales.recent_noisy / scales.recent_weight if scales.recent_weight else 0.0
 
 
 def fit_sweeps(scales: Scales, noise: Noise) -> int:
@@ -74,8 +137,7 @@ def fit_sweeps(scales: Scales, noise: Noise) -> int:
     low, high = FIT_SWEEPS
     if isinstance(noise, RowNoise):
         return high
-    share = scales.recent_inliers / scales.recent_weight if scales.recent_weight else 0.0
-    return int(low + (high - low) * share)
+    return int(low + (high - low) * clean_share(scales))
 
 
 def batch_size(n_components: int) -> int:
@@ -90,6 +152,45 @@ def default_components(n_features: int) -> int:
 
 def first_look(Z: Array) -> Scales:
     """Scales of a batch before any basis has been tried on it."""
-    n = float(np.any(Z, axis=1).sum())
-    size = n * robust_scale(Z)
-    return Scales(entry=size, residual=size, weight=n)
+    n, size = float(np.any(Z, axis=1).sum()), robust_scale(Z)
+    return Scales(entry=n * math.log(size), weight=n) if size else Scales()
+
+
+def regauged(state: State, code: Encoding) -> State:
+    """Move the basis towards a size in which most coefficients lie well within the unit ball.
+
+    The size of L and that of r are one degree of freedom. At the optimum the longest r has norm one
+    (Proposition 1), but the alternation is slow to find it: a sample that is clipped pulls at the basis
+    with what the noise lets through. Three quarters of the samples get norms up to a half. The move is
+    slow as long as the basis is poor, where a small ball keeps noise from being fitted.
+    """
+    demand = float(np.quantile(code.demand, 0.75)) if code.demand.size else 0.0
+    if not demand:
+        return state
+    c = min(max(2.0 * demand, 0.5), 2.0) ** clean_share(state.scales) ** 2
+    seen = state.statistics
+    return replace(
+        state,
+        L=state.L * state.L.dtype.type(c),
+        statistics=replace(seen, A=seen.A / c**2, B=seen.B / c, r=seen.r / c),
+    )
+
+
+def revived(state: State) -> State:
+    """Give directions that the basis has lost a new start, small and random.
+
+    A direction in which L is nothing gets no coefficients and stays nothing for good. That happens with
+    fewer samples than components, and to spare components; the rank of the data may grow later.
+    """
+    U, sigma, V = thin_svd(state.L)
+    p, d = state.L.shape
+    weak = sigma < LOST * sigma.max(initial=0.0)
+    lost = min(p, d) - len(sigma) + int(weak.sum())
+    if not lost or not len(sigma):
+        return state
+    kept = V[:, ~weak]
+    missing = np.linalg.qr(np.hstack([kept, np.eye(d)]))[0][:, kept.shape[1] : kept.shape[1] + lost]
+    fresh = np.random.default_rng([lost, state.n_steps]).standard_normal((p, lost))
+    fresh -= U @ (U.T @ fresh)
+    fresh *= FRESH * sigma.max() / np.sqrt(p)
+    return replace(state, L=(state.L + fresh @ missing.T).astype(state.L.dtype))

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from maxnorm._linalg import row_norms, soft_threshold
+from maxnorm._linalg import row_norms, row_scales, soft_threshold
 from maxnorm._typing import Array
 
 
@@ -39,6 +39,26 @@ class RowNoise(Noise, Protocol):
         ...
 
 
+@runtime_checkable
+class AdaptiveNoise(Noise, Protocol):
+    """A noise whose thresholds depend on the residual they are applied to.
+
+    The encoder adapts them during the first sweeps and then leaves them, so that it can converge.
+    """
+
+    def thresholds(self, V: Array) -> Array:
+        """Return the thresholds for each row of V, one row each."""
+        ...
+
+    def prox_at(self, V: Array, thresholds: Array) -> Array:
+        """Return the prox of each row of V at the given thresholds."""
+        ...
+
+    def belief(self, V: Array) -> Array:
+        """Return how much of each sample to believe, between 0 and 1, given its final residual."""
+        ...
+
+
 @dataclass(frozen=True)
 class L1:
     """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA)."""
@@ -53,10 +73,61 @@ class L1:
 
 
 @dataclass(frozen=True)
+class CappedL1:
+    """``lambda2 * |e|`` that levels off beyond ``cut``: a gross error costs no more, and pulls no more.
+
+    Under l1 a gross error still pulls the fit with force lambda2; here the pull fades from ``cut`` on and
+    is nothing from ``2 * cut`` on (Hampel's function). The price is that the problem is not convex, and
+    where one starts matters. Therefore the thresholds of a sample are no tighter than ``huber`` and
+    ``reject`` times the size of the bulk of its residual: a sample that is fitted badly, as all are at
+    first, is treated leniently, and as the fit gets better the thresholds close in on ``lambda2`` and
+    ``cut``. A sample whose residual has a bulk beyond ``largest`` is wrong altogether, and counts for less.
+    """
+
+    lambda2: float
+    cut: float  # at least lambda2
+    huber: float = 1.0
+    reject: float = 4.0
+    leniency: Array | float = 1.0  # what thresholds are multiplied by, feature by feature
+    largest: float = np.inf
+
+    def thresholds(self, V: Array) -> Array:
+        bulk = np.minimum(row_scales(V), self.largest)
+        huber, reject = np.maximum(self.huber * bulk, self.lambda2), np.maximum(self.reject * bulk, self.cut)
+        return np.stack([huber, reject], axis=1).astype(V.dtype, copy=False)
+
+    def prox_at(self, V: Array, thresholds: Array) -> Array:
+        leniency = np.asarray(self.leniency, dtype=V.dtype)
+        huber, reject = thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
+        with np.errstate(divide="ignore", invalid="ignore"):  # where all thresholds are zero
+            fading = np.nan_to_num(np.clip(2.0 - np.abs(V) / reject, 0.0, 1.0))
+        return V - np.clip(V, -huber, huber) * fading
+
+    def prox(self, V: Array) -> Array:
+        return self.prox_at(V, self.thresholds(V))
+
+    def belief(self, V: Array) -> Array:
+        bulk = row_scales(V).astype(np.float64, copy=False)
+        excess = np.divide(self.largest, bulk, out=np.full(len(V), np.inf), where=bulk > 0.0)
+        return np.minimum(excess, 1.0) ** 2
+
+    def value(self, E: Array) -> Array:
+        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2.
+        lambda2, cut = self.lambda2, self.cut
+        if not lambda2:
+            return np.zeros(len(E), dtype=E.dtype)
+        size = np.abs(E)
+        V = np.clip((size + 2.0 * lambda2) / (1.0 + lambda2 / cut), cut, 2.0 * cut)
+        pull = lambda2 * (2.0 - V / cut)
+        beyond = lambda2 * (cut - 0.5 * lambda2 + 2.0 * (V - cut) - 0.5 * (V * V - cut * cut) / cut)
+        return np.where(size <= cut - lambda2, lambda2 * size, beyond - 0.5 * pull * pull).sum(axis=1)
+
+
+@dataclass(frozen=True)
 class L21:
     """``lambda2 * |e|_2``: a few samples are wrong altogether (outlier PCA).
 
-    The formula printed below Eq. (3.7) is inverted; the prox is ``(1 - lambda2 / |v|)_+ v``.
+    The formula printed as Eq. (3.7) is inverted; the prox is ``(1 - lambda2 / |v|)_+ v``.
     """
 
     lambda2: float

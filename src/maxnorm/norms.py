@@ -42,7 +42,7 @@ class FactorNorm(Protocol):
         ...
 
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
-        """Return the basis that minimises the surrogate, Eq. (3.8), given the one before."""
+        """Return the basis that minimises the surrogate, Eq. (3.10), given the one before."""
         ...
 
 
@@ -50,7 +50,7 @@ def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
     """Return A and B with a vanishing pull towards L, so that A is positive definite.
 
     Directions that no sample has used yet keep what L says of them: after t < d samples the minimiser
-    of Eq. (3.8) is otherwise not unique, and its least-norm choice would lose rank for good.
+    of Eq. (3.10) is otherwise not unique, and its least-norm choice would lose rank for good.
     Assumption (A2) of the paper hides this.
     """
     anchor = float(np.finfo(L.dtype).eps) ** (2 / 3) * float(np.trace(statistics.A))
@@ -116,10 +116,10 @@ class NuclearNorm:
 
 
 def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
-    """Exact minimiser of ``1/2 tr(L A L^T) - tr(L B^T) + lambda1/2 max_i norm(l_i)^2``, Eq. (3.8).
+    """Exact minimiser of ``1/2 tr(L A L^T) - tr(L B^T) + lambda1/2 max_i norm(l_i)^2``, Eq. (3.10).
 
     For a bound tau on the row norms the rows decouple, ``l_i = (A + eta_i I)^-1 b_i``, and the best tau is
-    where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.9), with ties
+    where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.11), with ties
     settled). The sum is nearly linear in 1 / tau: Newton, kept inside a bracket, needs a few steps, and
     only rows longer than tau take part. ``guess`` is a first tau, such as the one before.
 
@@ -170,7 +170,7 @@ def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Ar
     new = L.astype(np.float64)
     lengths = row_norms(new)
     longest = lengths == lengths.max()
-    U = np.where(longest[:, None], new, 0.0) / longest.sum()  # Eq. (3.9), Q spread evenly over ties
+    U = np.where(longest[:, None], new, 0.0) / longest.sum()  # Eq. (3.11), Q spread evenly over ties
     with np.errstate(over="ignore", invalid="ignore"):
         for j in np.flatnonzero(np.diag(A) > 0.0):
             new[:, j] -= (new @ A[:, j] - B[:, j] + lambda1 * U[:, j]) / A[j, j]

@@ -6,17 +6,19 @@ Rows are samples throughout; the paper has them as columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxnorm._linalg import row_norms, soft_threshold, thin_svd
 from maxnorm._typing import Array, Mask
-from maxnorm.noise import Noise, RowNoise
+from maxnorm.noise import AdaptiveNoise, Noise, RowNoise
 from maxnorm.norms import FactorNorm
-from maxnorm.statistics import RECENT, Scales, SufficientStatistics
+from maxnorm.statistics import PAST, RECENT, Scales, SufficientStatistics
+
+ADAPTING_SWEEPS = 30  # after these, the thresholds of an adaptive noise stand still
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Encoding:
     residual: Array  # b x p, Z - R L^T - E; zero where nothing was observed
     loss: Array  # b, the loss of each sample, Eq. (2.9)
     penalty: Array  # b, the share of noise and coefficients in it
+    demand: Array  # b, the norm that r would have if it were free
     n_iter: NDArray[np.int_]  # b, sweeps taken
     converged: Mask  # b, whether the tolerance was met
 
@@ -41,6 +44,7 @@ class State:
     scales: Scales = field(default_factory=Scales)
     n_samples: int = 0
     n_steps: int = 0
+    time: int = 0  # samples that had anything in them: those by which memory fades
 
     @classmethod
     def start(cls, L: Array) -> State:
@@ -78,9 +82,13 @@ def step(
 ) -> tuple[State, Encoding]:
     """Learn from one batch: lines 3-5 of Algorithm 1.
 
-    The samples before it lose weight so that one seen at time t counts as ``t ** forgetting``, and by
-    half every ``half_life`` samples if that is more.
+    A sample seen at time t weighs ``t ** forgetting``, and half as much every ``half_life`` samples later.
+    Samples in which nothing is observed, or everything is zero, change nothing.
     """
+    counted = replace(state, n_samples=state.n_samples + len(Z), n_steps=state.n_steps + 1)
+    full = np.any(Z, axis=1) if observed is None else np.any(Z * observed, axis=1)
+    if not full.all():
+        Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(
         Z,
         state.L,
@@ -91,22 +99,27 @@ def step(
         max_iter=max_iter,
         missing_lambda2=missing_lambda2,
     )
-    low_rank = code.R @ state.L.T
-    seen = state.n_samples + len(Z)
-    statistics = state.statistics.scaled(decay(state.n_samples, seen, forgetting, half_life))
-    statistics += SufficientStatistics.from_batch(low_rank + code.residual, code.R, code.penalty)
-    scales = state.scales.scaled(
-        decay(state.n_samples, seen, 0.0, half_life), decay(state.n_samples, seen, RECENT, half_life)
-    )
-    scales += Scales.from_batch(Z, code.residual + code.E, code.E, observed)
+    if not len(Z):
+        return counted, code
+
+    now = state.time + len(Z)
+    weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
+    if isinstance(noise, AdaptiveNoise):
+        weights = weights * noise.belief(code.residual + code.E)
+    targets = code.R @ state.L.T + code.residual
+    statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
+    statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+
+    ages = (float(decay(state.time, now, power, half_life)) for power in (0.0, PAST, RECENT))
+    scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, code.residual, observed)
     L = norm.update_basis(state.L, statistics)
-    return State(L, statistics, scales, seen, state.n_steps + 1), code
+    return replace(counted, L=L, statistics=statistics, scales=scales, time=now), code
 
 
-def decay(n_before: int, n_after: int, forgetting: float, half_life: float | None) -> float:
-    """Return what the weight of samples up to ``n_before`` is multiplied by at ``n_after``."""
-    fade = (n_before / n_after) ** forgetting if n_after else 1.0
-    return fade if half_life is None else min(fade, 0.5 ** ((n_after - n_before) / half_life))
+def decay(then: ArrayLike, now: int, forgetting: float, half_life: float | None) -> Array:
+    """Return what remains at time ``now`` of the weight that samples had at time ``then``."""
+    fade = (np.asarray(then) / now) ** forgetting
+    return fade if half_life is None else fade * 0.5 ** ((now - np.asarray(then)) / half_life)
 
 
 def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:
@@ -149,7 +162,7 @@ def encode(
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
     problem = _Problem(U, sigma, norm, noise, missing_lambda2)
-    S, n_iter, converged = problem.solve(Z, observed, tol, max_iter)
+    S, demand, n_iter, converged = problem.solve(Z, observed, tol, max_iter)
     R = ((S / sigma) @ V.T).astype(Z.dtype, copy=False)
 
     residual = Z - S @ U.T
@@ -163,7 +176,7 @@ def encode(
     if missing_lambda2 and observed is not None:
         penalty = penalty + missing_lambda2 * np.abs(E_hidden).sum(axis=1)
     loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
-    return Encoding(R, E, residual, loss, penalty, n_iter, converged)
+    return Encoding(R, E, residual, loss, penalty, demand, n_iter, converged)
 
 
 @dataclass(frozen=True)
@@ -176,35 +189,43 @@ class _Problem:
     noise: Noise
     missing_lambda2: float
 
-    def pull(self, residual: Array, observed: Mask | None) -> tuple[Array, Array]:
-        """Return what the residual asks of the basis, and its weight against the norm's ridge."""
-        hidden = None
+    def pull(
+        self, residual: Array, observed: Mask | None, thresholds: Array | None
+    ) -> tuple[Array, Array, Array | None]:
+        """Return what the residual asks of the basis, its weight against the norm's ridge, and thresholds."""
+        hidden: Array | None = None
+        weight: Array = np.ones(1)
         if observed is not None:
             if self.missing_lambda2:
                 hidden = np.where(observed, residual.dtype.type(0), residual)
             residual = residual * observed
-        if isinstance(self.noise, RowNoise):
+        if isinstance(self.noise, RowNoise) and hidden is None:
             pull, weight = residual, self.noise.weight(residual)
+        elif isinstance(self.noise, AdaptiveNoise):
+            thresholds = self.noise.thresholds(residual) if thresholds is None else thresholds
+            pull = residual - self.noise.prox_at(residual, thresholds)
         else:
-            pull, weight = residual - self.noise.prox(residual), np.ones(1)
+            pull = residual - self.noise.prox(residual)
         if hidden is not None:
             pull = pull + np.clip(hidden, -self.missing_lambda2, self.missing_lambda2)
-        return pull, weight
+        return pull, weight, thresholds
 
     def solve(
         self, Z: Array, observed: Mask | None, tol: float, max_iter: int
-    ) -> tuple[Array, NDArray[np.int_], Mask]:
+    ) -> tuple[Array, Array, NDArray[np.int_], Mask]:
         """Accelerated proximal gradient for all rows at once; rows that are done leave the batch."""
         tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
         squares = (self.sigma / self.sigma.max(initial=0.0)) ** 2
         result = np.zeros((len(Z), len(squares)), Z.dtype)
+        demand = np.zeros(len(Z))
         n_iter = np.full(len(Z), max_iter)
         converged = np.zeros(len(Z), dtype=np.bool_)
         rows = np.arange(len(Z))
         S = Y = result
-        t, eta = np.ones(len(Z)), None
+        t, eta, thresholds = np.ones(len(Z)), None, None
         for sweep in range(1, max_iter + 1):
-            pull, weight = self.pull(Z - Y @ self.U.T, observed)
+            thresholds = thresholds if sweep > ADAPTING_SWEEPS else None
+            pull, weight, thresholds = self.pull(Z - Y @ self.U.T, observed, thresholds)
             G = Y + pull @ self.U
             eta = self.norm.multipliers(G, self.sigma, weight, eta)
             new = (G * (squares / (squares + eta[:, None]))).astype(Z.dtype, copy=False)
@@ -215,16 +236,18 @@ class _Problem:
             momentum = np.where(overshot, 0.0, (t - 1.0) / t_next).astype(Z.dtype, copy=False)
             S, t = new, t_next
             Y = S + momentum[:, None] * progress
-            if done.any():
+            if done.any() or sweep == max_iter:
+                demand[rows] = row_norms(G / self.sigma)
                 stopped, on = rows[done], ~done
                 result[stopped], n_iter[stopped], converged[stopped] = S[done], sweep, True
                 rows, Z, S, Y, t = rows[on], Z[on], S[on], Y[on], t[on]
                 eta = eta[on] if len(eta) == len(on) else eta
                 observed = None if observed is None else observed[on]
+                thresholds = None if thresholds is None else thresholds[on]
                 if not len(rows):
-                    return result, n_iter, converged
+                    return result, demand, n_iter, converged
         result[rows] = S
-        return result, n_iter, converged
+        return result, demand, n_iter, converged
 
 
 def split_missing(Z: Array) -> tuple[Array, Mask | None]:

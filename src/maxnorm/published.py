@@ -8,6 +8,7 @@ implementation that the benchmarks time.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ def run_published(
         statistics = state.statistics + SufficientStatistics.from_batch((z - e)[None], r[None], penalty)
         update = update_max_norm if method == "omrmd" else update_nuclear_norm
         basis = update(state.L, statistics.A, statistics.B, lambda1)
-        state = State(basis, statistics, n_samples=state.n_samples + 1, n_steps=state.n_steps + 1)
+        state = replace(state, L=basis, statistics=statistics, n_samples=state.n_samples + 1)
         yield state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from maxnorm._linalg import robust_scale
 from maxnorm._typing import Array, Mask
 
-RECENT = 10.0  # "recent" figures weigh a sample seen at time t by t ** RECENT: about the last tenth
+# Figures of the past and recent ones weigh a sample seen at time t by these powers of t: about the last
+# quarter and the last tenth of the stream.
+PAST, RECENT = 3.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class SufficientStatistics:
 
     A: Array  # d x d, sum of r r^T
     B: Array  # p x d, sum of (z - e) r^T
+    r: Array  # d, sum of r; the updates do not need it, "auto" does
     loss: float  # sum of 1/2 |z - e|^2 + lambda2 h(e) + the cost of r: what g_t(L) has beside A and B
     weight: float  # sum of the samples' weights; their number as long as nothing is forgotten
 
@@ -29,27 +33,36 @@ class SufficientStatistics:
     def zeros(cls, n_features: int, n_components: int) -> SufficientStatistics:
         """Return the statistics of no samples."""
         A = np.zeros((n_components, n_components))
-        return cls(A=A, B=np.zeros((n_features, n_components)), loss=0.0, weight=0.0)
+        B, r = np.zeros((n_features, n_components)), np.zeros(n_components)
+        return cls(A, B, r, loss=0.0, weight=0.0)
 
     @classmethod
-    def from_batch(cls, targets: Array, R: Array, penalty: Array) -> SufficientStatistics:
+    def from_batch(
+        cls, targets: Array, R: Array, penalty: Array, weights: Array | None = None
+    ) -> SufficientStatistics:
         """Return the statistics of samples cleaned of noise, ``targets = Z - E``.
 
-        ``R`` holds their coefficients and ``penalty`` what noise and coefficients of each row cost.
+        ``R`` holds their coefficients, ``penalty`` what noise and coefficients of each row cost, and
+        ``weights`` how much each row counts.
         """
+        if weights is None:
+            weights = np.ones(len(R))
         R64 = R.astype(np.float64, copy=False)
+        weighted = weights[:, None] * R64
         quadratic = 0.5 * np.einsum("ij,ij->i", targets, targets, dtype=np.float64)
         return cls(
-            A=R64.T @ R64,
-            B=(targets.T @ R).astype(np.float64, copy=False),
-            loss=float(quadratic.sum() + penalty.sum(dtype=np.float64)),
-            weight=float(len(R)),
+            A=weighted.T @ R64,
+            B=(targets.T @ weighted.astype(R.dtype, copy=False)).astype(np.float64, copy=False),
+            r=weighted.sum(axis=0),
+            loss=float(weights @ (quadratic + penalty)),
+            weight=float(weights.sum()),
         )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         return SufficientStatistics(
             A=self.A + other.A,
             B=self.B + other.B,
+            r=self.r + other.r,
             loss=self.loss + other.loss,
             weight=self.weight + other.weight,
         )
@@ -57,45 +70,54 @@ class SufficientStatistics:
     def scaled(self, factor: float) -> SufficientStatistics:
         """Return the same samples at ``factor`` times their weight."""
         return SufficientStatistics(
-            A=factor * self.A, B=factor * self.B, loss=factor * self.loss, weight=factor * self.weight
+            A=factor * self.A,
+            B=factor * self.B,
+            r=factor * self.r,
+            loss=factor * self.loss,
+            weight=factor * self.weight,
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scales:
     """Robust scales that ``"auto"`` settings follow: sums of per-batch figures times samples.
 
-    Exact quantiles of a stream do not merge; averages of the quantiles of its batches do. This is a
-    monoid like :class:`SufficientStatistics`, and it is saved and merged with it.
+    Exact quantiles of a stream do not merge; averages of the quantiles of its batches do. Logarithms are
+    averaged, so that a batch that is wrong altogether counts for little. This is a monoid like
+    :class:`SufficientStatistics`, and it is saved and merged with it.
     """
 
-    entry: float = 0.0  # size of an entry of Z
-    residual: float = 0.0  # size of an entry of Z - R L^T
+    entry: float = 0.0  # log size of an entry of Z
     weight: float = 0.0
+    past_residual: float = 0.0  # log size of an entry of Z - R L^T
+    past_noisy: Array | float = 0.0  # p, share of each feature's entries in which noise was found
+    past_weight: float = 0.0
     recent_residual: float = 0.0
-    recent_inliers: float = 0.0  # share of entries in which no noise was found
+    recent_noisy: float = 0.0  # share of all entries in which noise was found
     recent_weight: float = 0.0
 
     @classmethod
-    def from_batch(cls, Z: Array, residual: Array, E: Array, observed: Mask | None) -> Scales:
-        """Measure a batch. Rows of zeros, or with nothing observed, say nothing of scales."""
-        n = float(np.any(Z, axis=1).sum())
-        if not n:
-            return cls()
-        left = robust_scale(residual)
-        clean = float(np.mean(E == 0.0) if observed is None else np.mean(E[observed] == 0.0))
-        return cls(n * robust_scale(Z), n * left, n, n * left, n * clean, n)
+    def from_batch(cls, Z: Array, E: Array, residual: Array, observed: Mask | None) -> Scales:
+        """Measure a batch, its noise, and what is left of it. No row may be empty."""
+        n = float(len(Z))
+        size = robust_scale(Z)
+        left = n * math.log(max(robust_scale(residual + E), 1e-12 * size))
+        noisy = np.count_nonzero(E, axis=0).astype(np.float64)
+        seen = Z.size if observed is None else np.count_nonzero(observed)
+        return cls(n * math.log(size), n, left, noisy, n, left, n * float(noisy.sum()) / seen, n)
 
     def __add__(self, other: Scales) -> Scales:
         return Scales(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def scaled(self, factor: float, recent: float) -> Scales:
-        """Return the same samples at other weights, in all and in the recent figures."""
+    def scaled(self, factor: float, past: float, recent: float) -> Scales:
+        """Return the same samples at other weights, in each of the three groups of figures."""
         return Scales(
             factor * self.entry,
-            factor * self.residual,
             factor * self.weight,
+            past * self.past_residual,
+            past * self.past_noisy,
+            past * self.past_weight,
             recent * self.recent_residual,
-            recent * self.recent_inliers,
+            recent * self.recent_noisy,
             recent * self.recent_weight,
         )

@@ -1,0 +1,456 @@
+"""What the estimators share: validation, names, NaN to mask, ``"auto"`` to numbers; nothing numerical."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxnorm import auto
+from maxnorm._threads import limited_blas
+from maxnorm._typing import Array, Mask
+from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
+from maxnorm.norms import FactorNorm
+from maxnorm.online import Encoding, State, encode, split_missing, step, surrogate
+
+FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
+INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
+BLOCK_ENTRIES = 2**21  # entries of X that transform and friends look at in one go
+
+RandomState = int | np.random.RandomState | None
+
+
+class Decomposition(NamedTuple):
+    """``X = low_rank + noise + residual`` wherever X was observed."""
+
+    low_rank: Array  #: the part in the span of the basis, complete even where X was missing
+    noise: Array  #: gross errors found; zero where X was missing
+    residual: Array  #: what neither explains; zero where X was missing
+    coefficients: Array  #: coefficients of each sample in ``components_``
+    converged: Mask  #: whether the solver met its tolerance, sample by sample
+
+
+class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What the estimators share; subclasses say which norm and which noise."""
+
+    n_components: int | None
+    noise: str | Noise
+    lambda1: float | Literal["auto"]
+    lambda2: float | Literal["auto"]
+    batch_size: int | Literal["auto"]
+    forgetting: float | Literal["auto"]
+    half_life: float | None
+    max_iter: int | Literal["auto"]
+    tol: float
+    n_epochs: int
+    init: str | ArrayLike
+    random_state: RandomState
+    state_: State
+
+    _missing_lambda2 = 0.0
+
+    # -- learning -----------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Forget everything and learn from X, in ``n_epochs`` passes over consecutive batches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        fitted = self.__dict__.pop("state_", None)
+        try:
+            self._check_parameters()
+            Z = self._validated(X, reset=True)
+            start = self._start(Z)
+        except BaseException:
+            if fitted is not None:  # a model that meets bad input is still a model
+                self.state_ = fitted
+            raise
+        self.state_ = start
+        for _ in range(self.n_epochs):
+            self._learn(Z)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from more samples; memory does not grow with their number.
+
+        Any number of rows from one up will do. Larger chunks are split into batches of ``batch_size``;
+        calling this with consecutive batches gives exactly what ``fit`` gives on all of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        first = not hasattr(self, "state_")
+        Z = self._validated(X, reset=first)
+        if first:
+            self.state_ = self._start(Z)
+        self._learn(Z.astype(self.state_.L.dtype, copy=False))
+        return self
+
+    def _start(self, Z: Array) -> State:
+        p = Z.shape[1]
+        d = auto.default_components(p) if self.n_components is None else int(self.n_components)
+        if not isinstance(self.init, str):
+            return State.start(self._given_basis(p, d).astype(Z.dtype))
+        # A generator of its own, so that data made from the same seed have nothing to do with the basis.
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        rng = np.random.default_rng([FIRST_BASIS, seed])
+        # Orthonormal columns; orthonormal rows if there are more components than features.
+        L = np.linalg.qr(rng.standard_normal((max(p, d), min(p, d))))[0]
+        return State.start((L if p >= d else L.T).astype(Z.dtype))
+
+    def _given_basis(self, p: int, d: int) -> Array:
+        init = check_array(self.init, dtype=np.float64, input_name="init")
+        expected = (len(init) if self.n_components is None else d, p)
+        if init.shape != expected:
+            raise ValueError(
+                f"init must have shape (n_components, n_features) = {expected}, got {init.shape}; "
+                "pass the components_ of another model or init='random'"
+            )
+        if not init.any():
+            raise ValueError("init is zero, from which nothing can be learnt; pass init='random'")
+        return init.T
+
+    def _learn(self, Z: Array) -> None:
+        d = self.state_.L.shape[1]
+        size = auto.batch_size(d) if self.batch_size == "auto" else int(self.batch_size)
+        with limited_blas(min(size, len(Z)) * Z.shape[1] * d):
+            for rows in gen_batches(len(Z), size):
+                state, code = self._step(self.state_, Z[rows])
+                self.state_ = self._settled(state, code)
+
+    def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
+        Z, observed = split_missing(Z)
+        known = state
+        if not state.scales.weight:  # nothing but zeros so far
+            known = replace(state, scales=auto.first_look(Z))
+            size = self._basis_size(known)
+            if isinstance(self.init, str) and size > 0.0:
+                state = replace(state, L=state.L * state.L.dtype.type(size))
+        scales, noise = known.scales, self._noise(known)
+        return step(
+            state,
+            Z,
+            observed,
+            norm=self._norm(known),
+            noise=noise,
+            forgetting=auto.forgetting(scales, noise)
+            if self.forgetting == "auto"
+            else float(self.forgetting),
+            half_life=self.half_life,
+            tol=self.tol,
+            max_iter=auto.fit_sweeps(scales, noise) if self.max_iter == "auto" else int(self.max_iter),
+            missing_lambda2=self._missing_lambda2,
+        )
+
+    def _settled(self, state: State, code: Encoding) -> State:
+        """Return the state after a step, put in order for the next."""
+        return auto.revived(state)
+
+    # -- settings -----------------------------------------------------------------------------------
+
+    def _norm(self, state: State) -> FactorNorm:
+        raise NotImplementedError
+
+    def _basis_size(self, state: State) -> float:
+        """Size to which a random orthonormal basis is brought when the first data are seen."""
+        raise NotImplementedError
+
+    def _noise(self, state: State) -> Noise:
+        if not isinstance(self.noise, str):
+            return self.noise
+        given = None if self.lambda2 == "auto" else float(self.lambda2)
+        if self.noise == "l1":
+            return L1(auto.l1_lambda2(state) if given is None else given)
+        if self.noise == "capped":
+            capped = auto.capped_l1(state)
+            return capped if given is None else replace(capped, lambda2=given, cut=max(capped.cut, given))
+        if self.noise == "l21":
+            return L21(auto.l21_lambda2(state) if given is None else given)
+        if self.noise == "squared":
+            return Squared(1.0 if given is None else given)
+        return NoNoise()
+
+    def _reading_noise(self) -> Noise:
+        """Return the noise with which samples are read: learning is cautious, reading is decisive."""
+        noise = self._noise(self.state_)
+        return replace(noise, huber=3.0 * noise.huber) if isinstance(noise, CappedL1) else noise
+
+    def _check_parameters(self) -> None:
+        name = type(self).__name__
+        for parameter, kind, allowed, alternative in (
+            ("n_components", Integral, "an integer of at least 1", None),
+            ("batch_size", Integral, "an integer of at least 1", "auto"),
+            ("max_iter", Integral, "an integer of at least 1", "auto"),
+            ("n_epochs", Integral, "an integer of at least 1", ...),
+            ("lambda1", Real, "a finite number of at least 0", "auto"),
+            ("lambda2", Real, "a finite number of at least 0", "auto"),
+            ("forgetting", Real, "a finite number of at least 0", "auto"),
+            ("half_life", Real, "a finite number above 0", None),
+            ("tol", Real, "a finite number of at least 0", ...),
+        ):
+            value = getattr(self, parameter)
+            least = 1 if kind is Integral else 0
+            above = parameter == "half_life"
+            if not is_number(value, kind, least, above=above) and not _same(value, alternative):
+                raise invalid(name, parameter, value, allowed, alternative)
+        known = {"l1", "capped", "l21", "squared", "none"}
+        custom = isinstance(self.noise, Noise) and not isinstance(self.noise, type)
+        if self.noise not in known if isinstance(self.noise, str) else not custom:
+            raise invalid(
+                name,
+                "noise",
+                self.noise,
+                "one of 'capped' or 'l1' (errors in single entries), 'l21' (outlying samples), 'squared', "
+                "'none', or an instance with the methods prox and value of maxnorm.noise.Noise",
+            )
+        if self.init is None or (isinstance(self.init, str) and self.init != "random"):
+            raise invalid(name, "init", self.init, "'random' or an array (n_components, n_features)")
+        if hasattr(self, "state_") and self.n_components not in (None, self.n_components_):
+            raise ValueError(
+                f"n_components of {name} was {self.n_components_} when it was fitted and is now "
+                f"{self.n_components}; call fit to start anew"
+            )
+
+    def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
+        known = {name: getattr(self, name) for name in INPUT_ATTRIBUTES if hasattr(self, name)}
+        try:
+            Z = validate_data(
+                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
+            )
+            if np.isinf(Z).any():
+                row, column = np.argwhere(np.isinf(Z))[0]
+                raise ValueError(
+                    f"X contains infinity, first in row {row}, column {column}; "
+                    "mark entries that are not known as NaN, or clip them"
+                )
+        except BaseException as error:
+            for name in INPUT_ATTRIBUTES:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(known)
+            if isinstance(error, ValueError) and "could not convert" in str(error):
+                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+            raise
+        return Z
+
+    # -- using what was learnt ----------------------------------------------------------------------
+
+    def decompose(self, X: ArrayLike) -> Decomposition:
+        """Split samples into a low-rank part, noise and a residual.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries; ``low_rank`` has a value there too.
+
+        Returns
+        -------
+        Decomposition
+            Named tuple ``low_rank, noise, residual, coefficients, converged``.
+        """
+        parts = []
+        for _, observed, code in self._encode(X):
+            residual = code.residual if observed is None else np.where(observed, code.residual, 0)
+            low_rank = code.R @ self.components_.astype(code.R.dtype, copy=False)
+            parts.append(
+                (low_rank, code.E, residual.astype(code.R.dtype, copy=False), code.R, code.converged)
+            )
+        return Decomposition(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Minus the loss of each sample, Eq. (2.9): the higher, the more normal.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return np.concatenate([-code.loss for _, _, code in self._encode(X)])
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean of :meth:`score_samples`.
+
+        A higher rank always explains held-out samples better: this compares samples, not ranks.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def _encode(self, X: ArrayLike) -> list[tuple[Array, Mask | None, Encoding]]:
+        """Encode X block by block, so that rows that are done do not wait for all the others."""
+        check_is_fitted(self)
+        self._check_parameters()
+        X = self._validated(X, reset=False)
+        L = self.state_.L.astype(X.dtype, copy=False)
+        block = max(1, BLOCK_ENTRIES // X.shape[1])
+        codes, unfinished = [], 0
+        with limited_blas(min(block, len(X)) * L.size):
+            for rows in gen_batches(len(X), block):
+                Z, observed = split_missing(X[rows])
+                code = encode(
+                    Z,
+                    L,
+                    observed,
+                    norm=self._norm(self.state_),
+                    noise=self._reading_noise(),
+                    tol=self.tol,
+                    max_iter=auto.MAX_SWEEPS if self.max_iter == "auto" else int(self.max_iter),
+                    missing_lambda2=self._missing_lambda2,
+                )
+                unfinished += int((~code.converged).sum())
+                codes.append((Z, observed, code))
+        if unfinished:
+            warnings.warn(
+                f"{unfinished} of {len(X)} samples did not reach tol={self.tol}; "
+                "raise max_iter, or accept the result with a larger tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return codes
+
+    # -- what was learnt ----------------------------------------------------------------------------
+
+    @property
+    def components_(self) -> Array:
+        """Basis vectors in rows, of shape (n_components, n_features)."""
+        return self.state_.L.T
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components."""
+        return int(self.state_.L.shape[1])
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Number of samples learnt from, each counted once a pass."""
+        return self.state_.n_samples
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of updates of the basis."""
+        return self.state_.n_steps
+
+    @property
+    def lambda1_(self) -> float:
+        """Weight of the norm in use."""
+        return float(self._norm(self.state_).lambda1)
+
+    @property
+    def lambda2_(self) -> float:
+        """Weight of the noise in use: given, or following the data; NaN if the noise has none."""
+        noise = self._noise(self.state_)
+        return float(getattr(noise, "lambda2", math.nan))
+
+    @property
+    def objective_(self) -> float:
+        """The surrogate g_t(L), Eq. (3.1): average cost of the samples learnt from, as remembered."""
+        return surrogate(self.state_, self._norm(self.state_))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):  # type: ignore[misc]
+    """Estimators whose transform gives coefficients."""
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Coefficients of samples in the learnt basis, solved to the tolerance ``tol``.
+
+        A sample's coefficients do not depend on the others. Samples that do not reach the tolerance in
+        ``max_iter`` sweeps are reported by a ``ConvergenceWarning``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return np.concatenate([code.R for _, _, code in self._encode(X)])
+
+    def inverse_transform(self, R: ArrayLike) -> Array:
+        """Low-rank samples with the given coefficients.
+
+        Parameters
+        ----------
+        R : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        coefficients = check_array(R, dtype=[np.float64, np.float32], input_name="R")
+        if coefficients.shape[1] != self.state_.L.shape[1]:
+            raise ValueError(
+                f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
+                f"{self.state_.L.shape[1]} components; pass what transform returned"
+            )
+        return coefficients @ self.components_
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def is_number(value: object, kind: type, least: int, *, above: bool = False) -> bool:
+    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+        return False
+    number = float(value)  # type: ignore[arg-type]
+    return math.isfinite(number) and (number > least if above else number >= least)
+
+
+def _same(value: object, alternative: object) -> bool:
+    return value is None if alternative is None else isinstance(value, str) and value == alternative
+
+
+def invalid(
+    estimator: str, parameter: str, value: object, allowed: str, alternative: object = ...
+) -> ValueError:
+    choice = "" if alternative is ... else f" or {alternative!r}"
+    return ValueError(f"{parameter} of {estimator} must be {allowed}{choice}, got {value!r}")

@@ -1,0 +1,148 @@
+"""What streams do in practice: gaps, glitches, means, ranks that grow, features of different size."""
+
+import numpy as np
+import pytest
+
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.metrics import expressed_variance, relative_error, subspace_distance
+
+DECOMPOSERS = [MaxNormDecomposition, OnlineRobustPCA]
+both = pytest.mark.parametrize("Estimator", DECOMPOSERS)
+
+
+def learnt(data, model):
+    return expressed_variance(data.basis, model.components_.T)
+
+
+@both
+def test_the_first_basis_has_nothing_to_do_with_data_of_the_same_seed(Estimator):
+    for seed in range(3):
+        data = make_corrupted_low_rank(5, 60, 4, random_state=seed)
+        start = Estimator(n_components=4, random_state=seed)._start(data.X)
+        assert expressed_variance(data.basis, start.L) < 0.3
+
+
+@both
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_fewer_rows_at_a_time_than_components(Estimator, chunk):
+    data = make_corrupted_low_rank(900, 30, 6, corruption=0.05, random_state=0)
+    model = Estimator(n_components=6, random_state=0)
+    for i in range(0, 900, chunk):
+        model.partial_fit(data.X[i : i + chunk])
+    assert learnt(data, model) > 0.99
+    assert relative_error(data.low_rank, model.decompose(data.X).low_rank) < 0.15
+
+
+@both
+def test_directions_that_appear_late_are_learnt(Estimator):
+    rng = np.random.default_rng(0)
+    basis = rng.standard_normal((4, 40))
+    constant = np.tile(basis[0], (500, 1))
+    varied = rng.standard_normal((1500, 4)) @ basis
+    model = Estimator(n_components=4, half_life=200, random_state=0).fit(constant)
+    model.partial_fit(varied)
+    assert expressed_variance(basis.T, model.components_.T) > 0.99
+
+
+@both
+def test_gaps_do_not_erase_what_was_learnt(Estimator):
+    data = make_corrupted_low_rank(1000, 40, 4, random_state=0)
+    for half_life in (None, 50):
+        model = Estimator(n_components=4, half_life=half_life, random_state=0).fit(data.X)
+        before = model.components_.copy()
+        model.partial_fit(np.full((20_000, 40), np.nan)).partial_fit(np.zeros((5000, 40)))
+        np.testing.assert_array_equal(model.components_, before)
+        assert model.n_samples_seen_ == 26_000
+
+
+@both
+@pytest.mark.parametrize("when", [0, 300])
+def test_a_glitch_in_a_stream_of_single_rows(Estimator, when):
+    data = make_corrupted_low_rank(1000, 40, 4, corruption=0.05, random_state=0)
+    X = data.X.copy()
+    X[when] = 1e6
+    model = Estimator(n_components=4, random_state=0)
+    for row in X:
+        model.partial_fit(row[None])
+    assert learnt(data, model) > (0.9 if when == 0 else 0.97)
+
+
+@both
+def test_whole_samples_that_are_wrong(Estimator):
+    rng = np.random.default_rng(0)
+    data = make_corrupted_low_rank(2000, 100, 5, corruption=0.0, dense_noise=0.02, random_state=0)
+    X = np.where(rng.random((2000, 1)) < 0.1, 5 * rng.standard_normal(data.X.shape), data.X)
+    assert learnt(data, Estimator(n_components=5, random_state=0).fit(X)) > 0.99
+
+
+@both
+@pytest.mark.filterwarnings("ignore:.* of 1000 samples did not reach tol")  # a handful, said by a warning
+def test_a_large_mean(Estimator):
+    """Sensors in kelvin: 300 and a signal of one, errors of twenty; one component goes to the mean."""
+    rng = np.random.default_rng(0)
+    data = make_corrupted_low_rank(3000, 40, 3, corruption=0.0, random_state=1)
+    signal = data.low_rank * np.sqrt(40 / 3)
+    wrong = rng.random(signal.shape) < 0.05
+    X = 300.0 + signal + np.where(wrong, rng.choice([-20.0, 20.0], signal.shape), 0.0)
+    model = Estimator(n_components=4, random_state=0).fit(X)
+    parts = model.decompose(X[-1000:])
+    assert relative_error(signal[-1000:], parts.low_rank - 300.0) < 0.3
+    found = np.abs(parts.noise) > 5
+    assert (found == wrong[-1000:]).mean() > 0.99
+
+
+@both
+@pytest.mark.parametrize("dense", [0.0, 0.05])
+def test_clean_entries_are_not_called_noise(Estimator, dense):
+    data = make_corrupted_low_rank(2000, 100, 5, corruption=0.0, dense_noise=dense, random_state=0)
+    model = Estimator(n_components=5, random_state=0).fit(data.X)
+    assert np.mean(model.decompose(data.X).noise != 0) < 0.01
+    assert learnt(data, model) > 0.99
+
+
+@both
+def test_narrow_peaks_on_an_empty_background(Estimator):
+    x = np.linspace(0, 1, 100)
+    spectra = np.array([np.exp(-0.5 * ((x - c) / 0.02) ** 2) for c in (0.2, 0.5, 0.8)]) + 0.001
+    X = np.random.default_rng(0).random((2000, 3)) @ spectra
+    model = Estimator(n_components=3, random_state=0).fit(X)
+    assert expressed_variance(spectra.T, model.components_.T) > 0.95
+    assert relative_error(X, model.decompose(X).low_rank) < 0.3  # "none", which needs no scales, does better
+
+
+@both
+def test_features_of_different_size(Estimator):
+    rng = np.random.default_rng(0)
+    data = make_corrupted_low_rank(3000, 80, 4, corruption=0.1, magnitude=50.0, random_state=0)
+    sizes = 10 ** rng.uniform(-1, 1, 80)
+    model = Estimator(n_components=4, random_state=0).fit(data.X * sizes)
+    assert expressed_variance(data.basis * sizes[:, None], model.components_.T) > 0.98
+
+
+@both
+def test_more_and_fewer_components_than_the_data_have(Estimator):
+    data = make_corrupted_low_rank(1500, 60, 6, corruption=0.1, random_state=0)
+    assert learnt(data, Estimator(n_components=12, random_state=0).fit(data.X)) > 0.99
+    few = Estimator(n_components=3, random_state=0).fit(data.X)
+    assert subspace_distance(few.components_.T, data.basis) < 0.2
+
+
+@both
+def test_corruption_that_starts_late(Estimator):
+    data = make_corrupted_low_rank(2000, 60, 5, corruption=0.3, random_state=0)
+    X = np.where(np.arange(2000)[:, None] < 1000, data.low_rank, data.X)
+    model = Estimator(n_components=5, random_state=0).fit(X)
+    assert learnt(data, model) > 0.999
+    assert relative_error(data.low_rank[1000:], model.decompose(X[1000:]).low_rank) < 0.1
+
+
+@both
+def test_something_that_stood_still_at_first_is_unlearnt(Estimator):
+    """A feature that looked different in the first samples must not be rejected for good."""
+    rng = np.random.default_rng(0)
+    X = 100.0 + rng.standard_normal((300, 200))
+    X[:20, :30] = 200.0
+    model = Estimator(n_components=2, random_state=0).fit(X)
+    background = model.decompose(X[-10:]).low_rank
+    assert np.abs(background - 100.0).max() < 20.0
