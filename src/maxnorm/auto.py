@@ -105,8 +105,11 @@ def l21_lambda2(state: State) -> float:
 
 
 def nuclear_lambda1(state: State) -> float:
-    """A tenth of ``1 / sqrt(p)`` in units of the data: more than that slows the start down."""
-    return 0.1 * signal_scale(state) / math.sqrt(state.L.shape[1])
+    """A tenth of ``1 / sqrt(p)`` in units of the data: more than that slows the start down.
+
+    Of the variation of the data if they have a large mean, which would otherwise hide the signal.
+    """
+    return 0.1 * min(entry_scale(state.scales), signal_scale(state)) / math.sqrt(state.L.shape[1])
 
 
 def forgetting(scales: Scales, noise: Noise) -> float:

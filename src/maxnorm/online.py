@@ -18,7 +18,7 @@ from maxnorm.noise import AdaptiveNoise, Noise, RowNoise
 from maxnorm.norms import FactorNorm
 from maxnorm.statistics import PAST, RECENT, Scales, SufficientStatistics
 
-ADAPTING_SWEEPS = 30  # after these, the thresholds of an adaptive noise stand still
+FOLLOWING_SWEEPS, ADAPTING_SWEEPS = 20, 30  # up to which thresholds of an adaptive noise follow, and grow
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class _Problem:
     missing_lambda2: float
 
     def pull(
-        self, residual: Array, observed: Mask | None, thresholds: Array | None
+        self, residual: Array, observed: Mask | None, thresholds: Array | None, sweep: int
     ) -> tuple[Array, Array, Array | None]:
         """Return what the residual asks of the basis, its weight against the norm's ridge, and thresholds."""
         hidden: Array | None = None
@@ -202,13 +202,25 @@ class _Problem:
         if isinstance(self.noise, RowNoise) and hidden is None:
             pull, weight = residual, self.noise.weight(residual)
         elif isinstance(self.noise, AdaptiveNoise):
-            thresholds = self.noise.thresholds(residual) if thresholds is None else thresholds
+            thresholds = self.adapted(residual, thresholds, sweep)
             pull = residual - self.noise.prox_at(residual, thresholds)
         else:
             pull = residual - self.noise.prox(residual)
         if hidden is not None:
             pull = pull + np.clip(hidden, -self.missing_lambda2, self.missing_lambda2)
         return pull, weight, thresholds
+
+    def adapted(self, residual: Array, thresholds: Array | None, sweep: int) -> Array:
+        """Return thresholds that follow the residual, then only grow, then stand still.
+
+        Frozen at a moment when the residual happens to be small they might reject the whole sample.
+        """
+        assert isinstance(self.noise, AdaptiveNoise)
+        if thresholds is None or sweep <= FOLLOWING_SWEEPS:
+            return self.noise.thresholds(residual)
+        if sweep <= ADAPTING_SWEEPS:
+            return np.maximum(thresholds, self.noise.thresholds(residual))
+        return thresholds
 
     def solve(
         self, Z: Array, observed: Mask | None, tol: float, max_iter: int
@@ -224,8 +236,7 @@ class _Problem:
         S = Y = result
         t, eta, thresholds = np.ones(len(Z)), None, None
         for sweep in range(1, max_iter + 1):
-            thresholds = thresholds if sweep > ADAPTING_SWEEPS else None
-            pull, weight, thresholds = self.pull(Z - Y @ self.U.T, observed, thresholds)
+            pull, weight, thresholds = self.pull(Z - Y @ self.U.T, observed, thresholds, sweep)
             G = Y + pull @ self.U
             eta = self.norm.multipliers(G, self.sigma, weight, eta)
             new = (G * (squares / (squares + eta[:, None]))).astype(Z.dtype, copy=False)

@@ -1,0 +1,93 @@
+"""The table and the situations of docs/defaults.md: one pass, nothing tuned.
+
+python benchmarks/defaults.py
+"""
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.metrics import expressed_variance
+
+METHODS = {
+    "capped": lambda d: MaxNormDecomposition(d, random_state=0),
+    "capped, nuclear": lambda d: OnlineRobustPCA(d, random_state=0),
+    "l1": lambda d: MaxNormDecomposition(d, noise="l1", random_state=0),
+    "l1, nuclear": lambda d: OnlineRobustPCA(d, noise="l1", random_state=0),
+}
+MARKS = (500, 1000, 2000, 5000)
+
+# rank, share corrupted, magnitude, dense noise
+PROTOCOL = [
+    (8, 0.5, 1000.0, 0.0),
+    (40, 0.3, 1000.0, 0.0),
+    (40, 0.3, 3.0, 0.0),
+    (40, 0.3, 1.0, 0.0),
+    (40, 0.5, 1000.0, 0.0),
+    (104, 0.5, 1000.0, 0.0),
+    (152, 0.38, 1000.0, 0.0),
+    (200, 0.26, 1000.0, 0.0),
+    (8, 0.0, 0.0, 0.3),
+    (8, 0.3, 1000.0, 0.3),
+]
+
+
+def curve(model, X, basis):
+    """Return the expressed variance after each mark, as text."""
+    seen, values = 0, []
+    for mark in MARKS:
+        if mark <= len(X):
+            model.partial_fit(X[seen:mark])
+            seen = mark
+            values.append(f"{expressed_variance(basis, model.components_.T):.4f}")
+    return " ".join(values)
+
+
+def situations(n=5000, p=200, d=10):
+    """Yield name, data, basis and number of components of streams that are not the paper's."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((p, d)))[0]
+    clean = rng.standard_normal((n, d)) @ basis.T * np.sqrt(p / d)
+    errors = np.where(rng.random((n, p)) < 0.2, rng.uniform(-50, 50, (n, p)), 0.0)
+    X = clean + errors + 0.1 * rng.standard_normal((n, p))
+    yield "20 % corrupted, dense noise", X, basis, d
+    yield "twice as many components", X, basis, 2 * d
+    mean = rng.uniform(50, 100, p)
+    yield "a mean of 50 to 100", X + mean, np.column_stack([basis, mean]), d + 1
+    sizes = 10 ** rng.uniform(-1, 1, p)
+    yield "features 0.1 to 10 times", X * sizes, basis * sizes[:, None], d
+    bad = rng.random((n, 1)) < 0.1
+    yield "10 % of samples wrong", np.where(bad, 20 * rng.standard_normal((n, p)), clean), basis, d
+    late = np.arange(n)[:, None] < 2000
+    yield "corruption after 2000", np.where(late, clean, X), basis, d
+    yield "heavy-tailed samples", clean * np.abs(rng.standard_t(2, (n, 1))) + errors, basis, d
+    parts = rng.exponential(1, (d, p)) * (rng.random((d, p)) < 0.2)
+    yield "non-negative parts", rng.exponential(1, (n, d)) @ parts + errors, parts.T, d
+
+
+def main():
+    """Print both tables."""
+    console = Console(width=160)
+    marks = ", ".join(map(str, MARKS))
+    table = Table(
+        "rank, corrupted, magnitude, dense noise", *METHODS, title=f"paper's protocol: EV at {marks}"
+    )
+    for d, rho, magnitude, dense in PROTOCOL:
+        data = make_corrupted_low_rank(
+            5000, 400, d, corruption=rho, magnitude=magnitude, dense_noise=dense, random_state=1
+        )
+        cells = [curve(make(d), data.X, data.basis) for make in METHODS.values()]
+        table.add_row(f"{d}, {rho}, {magnitude:g}, {dense}", *cells)
+    console.print(table)
+    table = Table("situation", *METHODS, title=f"other streams: EV at {marks}")
+    for name, X, basis, d in situations():
+        table.add_row(name, *(curve(make(d), X, basis) for make in METHODS.values()))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()
