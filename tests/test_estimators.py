@@ -145,7 +145,7 @@ def test_completion_keeps_names_and_what_is_there():
 
 def test_completion_with_missing_and_gross_errors_at_once():
     data = make_corrupted_low_rank(1500, 60, 3, corruption=0.1, missing=0.3, random_state=0)
-    model = MaxNormCompletion(n_components=3, noise="l1", random_state=0).fit(data.X)
+    model = MaxNormCompletion(n_components=3, noise="capped", random_state=0).fit(data.X)
     assert expressed_variance(data.basis, model.components_.T) > 0.99
     gaps = np.isnan(data.X)
     assert relative_error(data.low_rank[gaps], model.transform(data.X)[gaps]) < 0.2

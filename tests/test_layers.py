@@ -12,6 +12,7 @@ LAYERS = [
     {"_linalg", "_threads"},
     {"noise", "statistics"},
     {"norms"},
+    {"encoding"},
     {"online"},
     {"auto", "published", "metrics", "datasets"},
     {"_base"},

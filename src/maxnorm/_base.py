@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxnorm import auto
 from maxnorm._threads import limited_blas
 from maxnorm._typing import Array, Mask
+from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
 from maxnorm.norms import FactorNorm
-from maxnorm.online import Encoding, State, encode, split_missing, step, surrogate
+from maxnorm.online import State, split_missing, step, surrogate
 
 FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
 INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
@@ -140,12 +141,16 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         return init.T
 
     def _learn(self, Z: Array) -> None:
-        d = self.state_.L.shape[1]
-        size = auto.batch_size(d) if self.batch_size == "auto" else int(self.batch_size)
-        with limited_blas(min(size, len(Z)) * Z.shape[1] * d):
-            for rows in gen_batches(len(Z), size):
-                state, code = self._step(self.state_, Z[rows])
+        done = 0
+        while done < len(Z):
+            if self.batch_size == "auto":
+                batch = Z[done : done + auto.batch_size(self.state_, self.half_life)]
+            else:
+                batch = Z[done : done + int(self.batch_size)]
+            with limited_blas(batch.size * self.n_components_):
+                state, code = self._step(self.state_, batch)
                 self.state_ = self._settled(state, code)
+            done += len(batch)
 
     def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
         Z, observed = split_missing(Z)
@@ -167,13 +172,14 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
             else float(self.forgetting),
             half_life=self.half_life,
             tol=self.tol,
+            loose=auto.LOOSE if self.max_iter == "auto" else 0.0,
             max_iter=auto.fit_sweeps(scales, noise) if self.max_iter == "auto" else int(self.max_iter),
             missing_lambda2=self._missing_lambda2,
         )
 
     def _settled(self, state: State, code: Encoding) -> State:
         """Return the state after a step, put in order for the next."""
-        return auto.revived(state)
+        return auto.revived(state, code)
 
     # -- settings -----------------------------------------------------------------------------------
 

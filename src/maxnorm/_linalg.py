@@ -14,7 +14,7 @@ RANK_TOLERANCE = 1e-6
 _NORMAL = NormalDist()
 
 # A secular equation is solved when the norm meets the radius to this relative accuracy.
-SECULAR_TOLERANCE = 1e-13
+SECULAR_TOLERANCE = 1e-11
 
 
 def row_norms(X: Array) -> Array:
@@ -60,9 +60,8 @@ def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = No
     for _ in range(100):
         D = w + eta[todo, None]
         X = C[todo] / D
-        squares = X * X
-        norm = np.sqrt(squares.sum(axis=1))
-        slope = (squares / D).sum(axis=1)
+        norm = row_norms(X)
+        slope = np.einsum("ij,ij->i", X, X / D)
         with np.errstate(divide="ignore", invalid="ignore"):
             move = (norm - radius) / radius * (norm * norm / slope)
         move = np.where(slope > 0.0, move, -eta[todo])

@@ -14,14 +14,17 @@ import numpy as np
 
 from maxnorm._linalg import robust_scale, thin_svd
 from maxnorm._typing import Array
-from maxnorm.noise import AdaptiveNoise, CappedL1, Noise, RowNoise
-from maxnorm.online import Encoding, State
+from maxnorm.encoding import Encoding
+from maxnorm.noise import CappedL1, Noise, is_adaptive, is_row_noise
+from maxnorm.online import State
 from maxnorm.statistics import Scales
 
 MAX_SWEEPS = 1000  # for transform and friends, which solve to the tolerance
+LOOSE = 0.01  # a step this small against what is left unexplained makes no difference to the basis
 FIT_SWEEPS = (3, 30)  # while learning: few as long as the basis is poor, more as it gets better
 FORGETTING = (0.5, 7.0)  # while nothing improves any more, and while the residual is falling
 L1_FORGETTING = (1.0, 10.0)  # the same for noises that limit every pull, under which all goes slower
+GROWTH, BATCH_ENTRIES = 20, 2**17  # batches grow to this fraction of the samples seen, and no further
 LARGEST = 2.5  # a sample whose residual has a bulk of this many ordinary entries is not believed
 LOST, FRESH = 1e-5, 1e-2  # sizes of a lost direction and of its new start, relative to the strongest
 FALL_GAIN = 20.0  # a fall of the residual by 1 / FALL_GAIN of its average is a fast one
@@ -118,7 +121,7 @@ def forgetting(scales: Scales, noise: Noise) -> float:
     What was learnt in a poor basis is stale; an average over all samples is the best there is in a good
     one. The fall is the gap between the residual's average over all samples and over recent ones.
     """
-    quick = isinstance(noise, RowNoise | AdaptiveNoise)
+    quick = is_row_noise(noise) or is_adaptive(noise)
     low, high = FORGETTING if quick else L1_FORGETTING
     gain = FALL_GAIN if quick else 5.0 * FALL_GAIN
     if not scales.past_weight:
@@ -138,14 +141,20 @@ def fit_sweeps(scales: Scales, noise: Noise) -> int:
     In a poor basis nearly every entry looks like noise, and an exact solution fits the noise.
     """
     low, high = FIT_SWEEPS
-    if isinstance(noise, RowNoise):
+    if is_row_noise(noise):
         return high
     return int(low + (high - low) * clean_share(scales))
 
 
-def batch_size(n_components: int) -> int:
-    """Samples between basis updates: enough to pay for one, few enough to profit from it soon."""
-    return max(10, n_components // 2)
+def batch_size(state: State, half_life: float | None) -> int:
+    """Samples until the next update of the basis: half the components, more as the stream gets longer.
+
+    An update must be worth its cost. It moves the basis by about the share of new samples in all, so
+    batches may grow with the stream, within a part of the half-life and what a cache holds.
+    """
+    p, d = state.L.shape
+    grown = min(state.time / GROWTH, (half_life or math.inf) / GROWTH, BATCH_ENTRIES / p)
+    return max(10, d // 2, int(grown))
 
 
 def default_components(n_features: int) -> int:
@@ -179,14 +188,16 @@ def regauged(state: State, code: Encoding) -> State:
     )
 
 
-def revived(state: State) -> State:
+def revived(state: State, code: Encoding) -> State:
     """Give directions that the basis has lost a new start, small and random.
 
     A direction in which L is nothing gets no coefficients and stays nothing for good. That happens with
     fewer samples than components, and to spare components; the rank of the data may grow later.
     """
-    U, sigma, V = thin_svd(state.L)
     p, d = state.L.shape
+    if code.rank == min(p, d):  # that of the basis before, so that nothing is factored for this alone
+        return state
+    U, sigma, V = thin_svd(state.L)
     weak = sigma < LOST * sigma.max(initial=0.0)
     lost = min(p, d) - len(sigma) + int(weak.sum())
     if not lost or not len(sigma):

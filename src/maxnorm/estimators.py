@@ -20,9 +20,10 @@ from maxnorm._base import (
     is_number,
 )
 from maxnorm._typing import Array
+from maxnorm.encoding import Encoding
 from maxnorm.noise import L1, Noise
 from maxnorm.norms import MaxNorm, NuclearNorm
-from maxnorm.online import Encoding, State
+from maxnorm.online import State
 
 __all__ = ["Decomposition", "MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA"]
 
@@ -53,7 +54,8 @@ class MaxNormDecomposition(OnlineDecomposition):
         Weight of the noise, in units of the data: errors much smaller than this are left in the
         residual. "auto" follows robust scales of the data and of the residual.
     batch_size : int or "auto"
-        Samples between two updates of the basis.
+        Samples between two updates of the basis. "auto" begins with half the components, at least 10, and
+        grows to a twentieth of the samples seen.
     forgetting : float or "auto"
         A sample seen at time t counts as ``t ** forgetting``: 0 never forgets, 10 remembers the last
         tenth. "auto" forgets fast while the basis improves and little afterwards.
@@ -146,7 +148,7 @@ class MaxNormDecomposition(OnlineDecomposition):
         return auto.unit(state)
 
     def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code)) if self.basis == "exact" else state
+        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -349,7 +351,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         return auto.unit(state)
 
     def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code)) if self.basis == "exact" else state
+        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
 
     def _noise(self, state: State) -> Noise:
         return super()._noise(state) if self.c is None else L1(float(self.c))

@@ -5,7 +5,7 @@ operator. Any object with the two methods of :class:`Noise` can be passed to the
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -26,7 +26,6 @@ class Noise(Protocol):
         ...
 
 
-@runtime_checkable
 class RowNoise(Noise, Protocol):
     """A noise whose prox shrinks a row as a whole: ``prox(v) = (1 - weight(v)) v``.
 
@@ -39,7 +38,6 @@ class RowNoise(Noise, Protocol):
         ...
 
 
-@runtime_checkable
 class AdaptiveNoise(Noise, Protocol):
     """A noise whose thresholds depend on the residual they are applied to.
 
@@ -50,13 +48,23 @@ class AdaptiveNoise(Noise, Protocol):
         """Return the thresholds for each row of V, one row each."""
         ...
 
-    def prox_at(self, V: Array, thresholds: Array) -> Array:
-        """Return the prox of each row of V at the given thresholds."""
+    def pull_at(self, V: Array, thresholds: Array) -> Array:
+        """Return what each row of V asks of the basis, V less its prox, at the given thresholds."""
         ...
 
     def belief(self, V: Array) -> Array:
         """Return how much of each sample to believe, between 0 and 1, given its final residual."""
         ...
+
+
+def is_row_noise(noise: Noise) -> TypeGuard[RowNoise]:
+    """Whether the prox shrinks rows as a whole (an ``isinstance`` of the protocol, but fast)."""
+    return hasattr(noise, "weight")
+
+
+def is_adaptive(noise: Noise) -> TypeGuard[AdaptiveNoise]:
+    """Whether the thresholds follow the residual."""
+    return hasattr(noise, "pull_at")
 
 
 @dataclass(frozen=True)
@@ -96,15 +104,20 @@ class CappedL1:
         huber, reject = np.maximum(self.huber * bulk, self.lambda2), np.maximum(self.reject * bulk, self.cut)
         return np.stack([huber, reject], axis=1).astype(V.dtype, copy=False)
 
-    def prox_at(self, V: Array, thresholds: Array) -> Array:
-        leniency = np.asarray(self.leniency, dtype=V.dtype)
-        huber, reject = thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
-        with np.errstate(divide="ignore", invalid="ignore"):  # where all thresholds are zero
-            fading = np.nan_to_num(np.clip(2.0 - np.abs(V) / reject, 0.0, 1.0))
-        return V - np.clip(V, -huber, huber) * fading
+    def pull_at(self, V: Array, thresholds: Array) -> Array:
+        huber, reject = thresholds[:, :1], np.maximum(thresholds[:, 1:], np.finfo(V.dtype).tiny)
+        if not isinstance(self.leniency, float):
+            leniency = self.leniency.astype(V.dtype, copy=False)
+            huber, reject = huber * leniency, reject * leniency
+        fading = np.abs(V)
+        fading /= reject
+        np.subtract(V.dtype.type(2), fading, out=fading)
+        np.clip(fading, 0.0, 1.0, out=fading)
+        fading *= np.clip(V, -huber, huber)
+        return fading
 
     def prox(self, V: Array) -> Array:
-        return self.prox_at(V, self.thresholds(V))
+        return V - self.pull_at(V, self.thresholds(V))
 
     def belief(self, V: Array) -> Array:
         bulk = row_scales(V).astype(np.float64, copy=False)
@@ -112,15 +125,18 @@ class CappedL1:
         return np.minimum(excess, 1.0) ** 2
 
     def value(self, E: Array) -> Array:
-        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2.
+        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2: lambda2 |e| up
+        # to the cut, a constant from twice the cut on, and a quadratic between.
         lambda2, cut = self.lambda2, self.cut
-        if not lambda2:
-            return np.zeros(len(E), dtype=E.dtype)
         size = np.abs(E)
-        V = np.clip((size + 2.0 * lambda2) / (1.0 + lambda2 / cut), cut, 2.0 * cut)
-        pull = lambda2 * (2.0 - V / cut)
-        beyond = lambda2 * (cut - 0.5 * lambda2 + 2.0 * (V - cut) - 0.5 * (V * V - cut * cut) / cut)
-        return np.where(size <= cut - lambda2, lambda2 * size, beyond - 0.5 * pull * pull).sum(axis=1)
+        cost = np.minimum(size, max(cut - lambda2, 0.0))
+        tail = np.flatnonzero(size.ravel() > cut - lambda2)
+        if lambda2 and tail.size:
+            V = np.minimum((size.ravel()[tail] + 2.0 * lambda2) / (1.0 + lambda2 / cut), 2.0 * cut)
+            pull = 2.0 - V / cut
+            beyond = cut - 0.5 * lambda2 + 2.0 * (V - cut) - 0.5 * (V * V - cut * cut) / cut
+            cost.ravel()[tail] = beyond - 0.5 * lambda2 * pull * pull
+        return lambda2 * cost.sum(axis=1)
 
 
 @dataclass(frozen=True)

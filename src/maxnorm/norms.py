@@ -72,6 +72,10 @@ class MaxNorm:
         if not sigma.size:
             return np.zeros(len(G))
         top = sigma.max()
+        if start is None or not start.any():
+            free = row_norms(G / sigma)
+            if free.max(initial=0.0) <= 1.0:
+                return np.zeros(len(G))
         return ball_multipliers(G / top * (sigma / top), (sigma / top) ** 2, 1.0, start)
 
     def coefficient_value(self, R: Array) -> Array:
@@ -134,7 +138,7 @@ def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
         return (size * C / D) @ Q.T
 
     low, high = 0.0, longest  # the sum of the multipliers is above lambda1 at low, below it at high
-    tau = guess / size if 0.0 < guess / size < longest else 0.5 * longest
+    tau = guess / size if 0.0 < guess / size < longest else 0.99 * longest
     eta = np.zeros(len(C))
     for _ in range(100):
         active = free > tau
@@ -146,7 +150,8 @@ def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
             break
         low, high = (tau, high) if excess > 0.0 else (low, tau)
         shifted = D + eta[active, None]
-        curvature = (rows * rows / shifted**3).sum(axis=1)
+        lengths = rows / shifted
+        curvature = np.einsum("ij,ij,ij->i", lengths, lengths, 1.0 / shifted)
         slope = tau**3 * float((1.0 / curvature).sum())  # d(sum eta) / d(1 / tau)
         inverse = 1.0 / tau - excess / slope if slope > 0.0 else 0.0
         step = 1.0 / inverse if inverse > 0.0 else np.inf

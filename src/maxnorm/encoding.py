@@ -1,0 +1,163 @@
+"""The per-sample problem: coefficients and noise of samples in a fixed basis (Algorithm 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxnorm._linalg import row_norms, soft_threshold, thin_svd
+from maxnorm._typing import Array, Mask
+from maxnorm.noise import Noise, is_adaptive, is_row_noise
+from maxnorm.norms import FactorNorm
+
+# The thresholds of an adaptive noise follow the residual for some sweeps, then only grow, then stand still:
+# frozen at a moment when the residual happens to be small, they might reject the whole sample.
+FOLLOWING_SWEEPS, ADAPTING_SWEEPS = 20, 30
+
+# Given the residual, what is observed, the thresholds so far and the number of the sweep: what the residual
+# asks of the basis, its weight against the norm's ridge, and the thresholds.
+Pull = Callable[[Array, Mask | None, Array | None, int], tuple[Array, Array, Array | None]]
+
+ONE = np.ones(1)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A batch as seen in a basis."""
+
+    R: Array  # b x d, coefficients
+    E: Array  # b x p, noise; zero where nothing was observed
+    residual: Array  # b x p, Z - R L^T - E; zero where nothing was observed
+    loss: Array  # b, the loss of each sample, Eq. (2.9)
+    penalty: Array  # b, the share of noise and coefficients in it
+    demand: Array  # b, the norm that r would have if it were free
+    rank: int  # directions that the basis has
+    n_iter: NDArray[np.int_]  # b, sweeps taken
+    converged: Mask  # b, whether the tolerance was met
+
+
+def encode(
+    Z: Array,
+    L: Array,
+    observed: Mask | None = None,
+    *,
+    norm: FactorNorm,
+    noise: Noise,
+    tol: float = 1e-6,
+    loose: float = 0.0,
+    max_iter: int = 1000,
+    missing_lambda2: float = 0.0,
+) -> Encoding:
+    """Solve Eq. (3.2) for each row of Z: coefficients and noise of a sample in a fixed basis.
+
+    Minimising over e first leaves a smooth function of r whose gradient is one-Lipschitz in the metric
+    of L. In the coordinates ``s = diag(sigma) V^T r`` of ``L = U diag(sigma) V^T`` that metric is the
+    identity, and a round of Algorithm 3 is a proximal gradient step, which is accelerated (Nesterov,
+    restarted row by row). It starts at r = 0: from the paper's e = 0 an entry of e would move by at most
+    lambda2 a sweep.
+
+    A row stops when its step is at most ``tol`` times the size of what it fits; for a convex noise this
+    bounds the KKT residual in s by the same number. ``tol`` is not taken below the rounding errors of the
+    precision of Z. Rows do not see each other. A row also stops when its step is at most ``loose`` times
+    what it leaves unexplained, which is enough for learning.
+
+    Entries that are not ``observed`` have a free e, so that they pull at nothing. With
+    ``missing_lambda2`` they count as observed zeros with that (small) lambda2: the 1/c of Eq. (5.1).
+    """
+    U, sigma, V = thin_svd(L)
+    if observed is not None:
+        Z = np.where(observed, Z, Z.dtype.type(0))
+    pull = _pull_of(noise, missing_lambda2)
+    S, demand, n_iter, converged = _descend(Z, observed, U, sigma, norm, pull, tol, loose, max_iter)
+    R = ((S / sigma) @ V.T).astype(Z.dtype, copy=False)
+
+    residual = Z - S @ U.T
+    E = noise.prox(residual if observed is None else residual * observed)
+    if observed is not None:
+        hidden = np.where(observed, Z.dtype.type(0), residual)
+        E_hidden = soft_threshold(hidden, missing_lambda2)
+        residual -= E_hidden
+    residual -= E
+    penalty = noise.value(E) + norm.coefficient_value(R)
+    if missing_lambda2 and observed is not None:
+        penalty = penalty + missing_lambda2 * np.abs(E_hidden).sum(axis=1)
+    loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
+    return Encoding(R, E, residual, loss, penalty, demand, len(sigma), n_iter, converged)
+
+
+def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
+    """Return the function that turns residuals into pulls, with the noise's kind settled once."""
+    row_noise = noise if is_row_noise(noise) else None
+    adaptive = noise if is_adaptive(noise) else None
+
+    def pull(
+        residual: Array, observed: Mask | None, thresholds: Array | None, sweep: int
+    ) -> tuple[Array, Array, Array | None]:
+        seen = residual if observed is None else residual * observed
+        if missing_lambda2 and observed is not None:
+            limited = np.clip(residual - seen, -missing_lambda2, missing_lambda2)
+            return seen - noise.prox(seen) + limited, ONE, None
+        if row_noise is not None:
+            return seen, row_noise.weight(seen), None
+        if adaptive is None:
+            return seen - noise.prox(seen), ONE, None
+        # A scale is a matter of a factor, so after the first sweeps it is enough to look now and then.
+        if thresholds is None or (sweep <= FOLLOWING_SWEEPS and (sweep <= 4 or sweep % 4 == 0)):
+            thresholds = adaptive.thresholds(seen)
+        elif FOLLOWING_SWEEPS < sweep <= ADAPTING_SWEEPS:
+            thresholds = np.maximum(thresholds, adaptive.thresholds(seen))
+        return adaptive.pull_at(seen, thresholds), ONE, thresholds
+
+    return pull
+
+
+def _descend(
+    Z: Array,
+    observed: Mask | None,
+    U: Array,
+    sigma: Array,
+    norm: FactorNorm,
+    pull_of: Pull,
+    tol: float,
+    loose: float,
+    max_iter: int,
+) -> tuple[Array, Array, NDArray[np.int_], Mask]:
+    """Accelerated proximal gradient for all rows at once; rows that are done leave the batch."""
+    b = len(Z)
+    tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
+    squares = (sigma / sigma.max(initial=0.0)) ** 2
+    result, demand = np.zeros((b, len(sigma)), Z.dtype), np.zeros(b)
+    n_iter, converged = np.full(b, max_iter), np.zeros(b, dtype=np.bool_)
+    rows, S, Y, t = np.arange(b), result, result, np.ones(b)
+    eta: Array | None = None
+    thresholds: Array | None = None
+    for sweep in range(1, max_iter + 1):
+        residual = Z - Y @ U.T
+        pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep)
+        G = pull @ U
+        G += Y
+        eta = norm.multipliers(G, sigma, weight, eta)
+        new = (G * (squares / (squares + eta[:, None]))).astype(Z.dtype, copy=False)
+        step, progress = new - Y, new - S
+        left = row_norms(pull)
+        done = row_norms(step) <= np.maximum(tol * np.hypot(row_norms(Y), left), loose * left)
+        overshot = np.einsum("ij,ij->i", step, progress) < 0.0
+        t_next = np.where(overshot, 1.0, 0.5 + np.sqrt(0.25 + t * t))
+        momentum = np.where(overshot, 0.0, (t - 1.0) / t_next).astype(Z.dtype, copy=False)
+        S, t = new, t_next
+        Y = S + momentum[:, None] * progress
+        if done.any() or sweep == max_iter:
+            demand[rows] = row_norms(G / sigma)
+            stopped, on = rows[done], ~done
+            result[stopped], n_iter[stopped], converged[stopped] = S[done], sweep, True
+            rows, Z, S, Y, t = rows[on], Z[on], S[on], Y[on], t[on]
+            eta = eta[on] if len(eta) == len(on) else eta
+            observed = None if observed is None else observed[on]
+            thresholds = None if thresholds is None else thresholds[on]
+            if not len(rows):
+                break
+    result[rows] = S
+    return result, demand, n_iter, converged
