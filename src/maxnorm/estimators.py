@@ -28,7 +28,28 @@ from maxnorm.online import State
 __all__ = ["Decomposition", "MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA"]
 
 
-class MaxNormDecomposition(OnlineDecomposition):
+class _MaxNormRules(OnlineFactorisation):
+    """Estimators with the max-norm: the norm, the size of its basis, and the choice of the update."""
+
+    basis: Literal["exact", "bcd"]
+
+    def _norm(self, state: State) -> MaxNorm:
+        lambda1 = 1.0 / math.sqrt(len(state.L)) if self.lambda1 == "auto" else float(self.lambda1)
+        return MaxNorm(lambda1, self.basis)
+
+    def _basis_size(self, state: State) -> float:
+        return auto.unit(state)
+
+    def _settled(self, state: State, code: Encoding) -> State:
+        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.basis, str) or self.basis not in ("exact", "bcd"):
+            raise invalid(type(self).__name__, "basis", self.basis, "'exact' or 'bcd'")
+
+
+class MaxNormDecomposition(_MaxNormRules, OnlineDecomposition):
     """Robust low-rank decomposition of a stream of samples, regularised by the max-norm (OMRMD).
 
     Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. Over all samples seen this
@@ -141,19 +162,6 @@ class MaxNormDecomposition(OnlineDecomposition):
         self.init = init
         self.random_state = random_state
 
-    def _norm(self, state: State) -> MaxNorm:
-        return _max_norm(self.lambda1, len(state.L), self.basis)
-
-    def _basis_size(self, state: State) -> float:
-        return auto.unit(state)
-
-    def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        _check_basis(self)
-
 
 class OnlineRobustPCA(OnlineDecomposition):
     """Robust PCA of a stream, regularised by the nuclear norm (OR-PCA).
@@ -240,7 +248,7 @@ class OnlineRobustPCA(OnlineDecomposition):
         return math.sqrt(auto.unit(state))
 
 
-class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ignore[misc]
+class MaxNormCompletion(OneToOneFeatureMixin, _MaxNormRules):  # type: ignore[misc]
     """Fill in missing entries from a low-rank model of the stream, regularised by the max-norm (OMRMC).
 
     ``transform`` returns X with its NaN filled, for rows never seen before too. Learning minimises the
@@ -344,15 +352,6 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             blocks.append(Z.copy() if observed is None else np.where(observed, Z, low_rank))
         return np.concatenate(blocks)
 
-    def _norm(self, state: State) -> MaxNorm:
-        return _max_norm(self.lambda1, len(state.L), self.basis)
-
-    def _basis_size(self, state: State) -> float:
-        return auto.unit(state)
-
-    def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
-
     def _noise(self, state: State) -> Noise:
         return super()._noise(state) if self.c is None else L1(float(self.c))
 
@@ -362,7 +361,6 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        _check_basis(self)
         if self.c is not None:
             if not is_number(self.c, Real, 0, above=True):
                 raise invalid(type(self).__name__, "c", self.c, "a finite number above 0", None)
@@ -370,12 +368,3 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
                 raise ValueError(
                     f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"
                 )
-
-
-def _max_norm(lambda1: float | str, p: int, basis: Literal["exact", "bcd"]) -> MaxNorm:
-    return MaxNorm(1.0 / math.sqrt(p) if lambda1 == "auto" else float(lambda1), basis)
-
-
-def _check_basis(estimator: MaxNormDecomposition | MaxNormCompletion) -> None:
-    if estimator.basis not in ("exact", "bcd"):
-        raise invalid(type(estimator).__name__, "basis", estimator.basis, "'exact' or 'bcd'")
