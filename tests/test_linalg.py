@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxnorm._linalg import ball_multipliers, robust_scale, soft_threshold, thin_svd
+from maxnorm._linalg import ball_multipliers, robust_scale, row_scales, soft_threshold, thin_svd
 from reference import bisection
 
 
@@ -70,3 +70,34 @@ def test_robust_scale_of_nothing_and_of_long_rows():
     # Columns of very different size, in number a multiple of any even stride: all have their turn.
     V = np.random.default_rng(0).standard_normal((64, 4096)) * np.where(np.arange(4096) % 2, 1.0, 2.0)
     assert 1.1 < robust_scale(V) < 1.7
+
+
+def test_robust_scale_of_wide_and_nearly_empty_rows():
+    V = np.zeros((10, 200_000))
+    V[:, 5] = 3.0
+    assert robust_scale(V) > 0.0
+
+
+def test_row_scales_see_the_bulk_not_the_background():
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((3, 400)) * [[1.0], [10.0], [1.0]]
+    V[2, :120] *= 1e-3  # a dark border: less than a third of the row
+    V[0, ::2] = 1000.0  # half of the row wrong
+    scales, entries = row_scales(V)
+    np.testing.assert_allclose(scales, [2.0, 10.0, 0.8], rtol=0.4)
+    assert entries.tolist() == [400, 400, 400]
+
+
+def test_row_scales_do_not_look_at_one_pixel_column_only():
+    image = 1.0 + np.random.default_rng(0).random((256, 60))
+    image[:, 0] = 0.001
+    assert row_scales(image.reshape(1, -1))[0][0] > 1.0
+
+
+def test_row_scales_do_not_count_zeros():
+    V = np.zeros((2, 40))
+    V[0, :8] = 5.0
+    scales, entries = row_scales(V)
+    assert scales[0] > 1.0
+    assert scales[1] == 0.0
+    assert entries.tolist() == [8, 0]

@@ -85,6 +85,8 @@ def test_capped_noise_is_lenient_with_samples_and_features_that_are_fitted_badly
     noise = CappedL1(0.1, 1.0, huber=1.0, reject=4.0)
     assert is_adaptive(noise)
     np.testing.assert_allclose(noise.thresholds(V), [[1, 4], [100, 400]], rtol=0.2)
+    overfitted = CappedL1(0.1, 1.0, components=300).thresholds(V)
+    np.testing.assert_allclose(overfitted, 2 * noise.thresholds(V))
     np.testing.assert_allclose(noise.belief(V), [1.0, 1.0])
     np.testing.assert_allclose(CappedL1(0.1, 1.0, largest=10.0).belief(V), [1.0, 0.01], rtol=0.5)
     lenient = CappedL1(0.1, 1.0, huber=0.0, reject=0.0, leniency=np.where(np.arange(400) == 7, 1e4, 1.0))

@@ -52,7 +52,7 @@ def test_scales_are_a_monoid_too():
     same_scales(x + y, y + x)
     same_scales((x + y) + z, x + (y + z))
     same_scales(x + Scales(), x)
-    same_scales((x + y).scaled(0.1, 0.2, 0.3), x.scaled(0.1, 0.2, 0.3) + y.scaled(0.1, 0.2, 0.3))
+    same_scales((x + y).scaled(0.1, 0.3), x.scaled(0.1, 0.3) + y.scaled(0.1, 0.3))
 
 
 def test_scales_measure_sizes_and_noise():
@@ -63,7 +63,10 @@ def test_scales_measure_sizes_and_noise():
     assert np.exp(scales.entry / scales.weight) == pytest.approx(3.0, rel=0.1)
     assert np.exp(scales.recent_residual / scales.recent_weight) == pytest.approx(0.1, rel=0.1)
     assert scales.recent_noisy / scales.recent_weight == pytest.approx(0.25)
-    assert (scales.past_noisy / scales.past_weight).tolist() == [1.0] * 10 + [0.0] * 30
+    assert (scales.noisy / scales.seen).tolist() == [1.0] * 10 + [0.0] * 30
+    observed = rng.random(Z.shape) < 0.5
+    masked = Scales.from_batch(Z * observed, E * observed, residual * observed, observed)
+    assert (masked.noisy / masked.seen).tolist() == [1.0] * 10 + [0.0] * 30
 
 
 def test_weights_of_samples():

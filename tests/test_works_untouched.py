@@ -218,3 +218,24 @@ def test_masked_arrays_have_missing_entries():
 def test_starts_and_noises_that_cannot_work(parameters, message):
     with pytest.raises(ValueError, match=message):
         MaxNormDecomposition(n_components=2, **parameters).fit(np.ones((5, 3)))
+
+
+def test_a_fit_that_fails_while_learning_leaves_the_model_as_it_was():
+    class Fails:
+        def prox(self, V):
+            raise RuntimeError("no")
+
+        def value(self, E):
+            return np.zeros(len(E))
+
+    X = np.random.default_rng(0).random((30, 3))
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
+    state = model.state_
+    for method in (model.fit, model.partial_fit):
+        model.set_params(noise=Fails())
+        with pytest.raises(RuntimeError, match="no"):
+            method(X)
+        assert model.state_ is state
+    with pytest.raises(ValueError, match="init must have shape"):
+        model.set_params(noise="capped", init=np.ones((2, 9))).fit(np.ones((5, 7)))
+    assert model.n_features_in_ == 3

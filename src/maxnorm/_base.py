@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self
@@ -28,7 +30,6 @@ from maxnorm.norms import FactorNorm
 from maxnorm.online import State, split_missing, step, surrogate
 
 FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
-INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 BLOCK_ENTRIES = 2**21  # entries of X that transform and friends look at in one go
 
 RandomState = int | np.random.RandomState | None
@@ -78,18 +79,14 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         -------
         self
         """
-        fitted = self.__dict__.pop("state_", None)
-        try:
+        with self._all_or_nothing():
+            self.__dict__.pop("state_", None)
             self._check_parameters()
             Z = self._validated(X, reset=True)
-            start = self._start(Z)
-        except BaseException:
-            if fitted is not None:  # a model that meets bad input is still a model
-                self.state_ = fitted
-            raise
-        self.state_ = start
-        for _ in range(self.n_epochs):
-            self._learn(Z)
+            state = self._start(Z)
+            for _ in range(self.n_epochs):
+                state = self._learnt(state, Z)
+            self.state_ = state
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -108,13 +105,24 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         -------
         self
         """
-        self._check_parameters()
-        first = not hasattr(self, "state_")
-        Z = self._validated(X, reset=first)
-        if first:
-            self.state_ = self._start(Z)
-        self._learn(Z.astype(self.state_.L.dtype, copy=False))
+        with self._all_or_nothing():
+            self._check_parameters()
+            first = not hasattr(self, "state_")
+            Z = self._validated(X, reset=first)
+            state = self._start(Z) if first else self.state_
+            self.state_ = self._learnt(state, Z.astype(state.L.dtype, copy=False))
         return self
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _start(self, Z: Array) -> State:
         p = Z.shape[1]
@@ -140,17 +148,16 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
             raise ValueError("init is zero, from which nothing can be learnt; pass init='random'")
         return init.T
 
-    def _learn(self, Z: Array) -> None:
+    def _learnt(self, state: State, Z: Array) -> State:
         done = 0
         while done < len(Z):
-            if self.batch_size == "auto":
-                batch = Z[done : done + auto.batch_size(self.state_, self.half_life)]
-            else:
-                batch = Z[done : done + int(self.batch_size)]
-            with limited_blas(batch.size * self.n_components_):
-                state, code = self._step(self.state_, batch)
-                self.state_ = self._settled(state, code)
+            automatic = self.batch_size == "auto"
+            size = auto.batch_size(state, self.half_life) if automatic else int(self.batch_size)
+            batch = Z[done : done + size]
+            with limited_blas(batch.size * state.L.shape[1]):
+                state = self._settled(*self._step(state, batch))
             done += len(batch)
+        return state
 
     def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
         Z, observed = split_missing(Z)
@@ -238,6 +245,8 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
                 "one of 'capped' or 'l1' (errors in single entries), 'l21' (outlying samples), 'squared', "
                 "'none', or an instance with the methods prox and value of maxnorm.noise.Noise",
             )
+        if not isinstance(self.noise, str) and self.lambda2 != "auto":
+            raise ValueError(f"lambda2={self.lambda2!r} has no effect on a noise object; set it there")
         if self.init is None or (isinstance(self.init, str) and self.init != "random"):
             raise invalid(name, "init", self.init, "'random' or an array (n_components, n_features)")
         if hasattr(self, "state_") and self.n_components not in (None, self.n_components_):
@@ -249,24 +258,20 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
     def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
         if isinstance(X, np.ma.MaskedArray):
             X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-        known = {name: getattr(self, name) for name in INPUT_ATTRIBUTES if hasattr(self, name)}
         try:
             Z = validate_data(
                 self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
             )
-            if np.isinf(Z).any():
-                row, column = np.argwhere(np.isinf(Z))[0]
-                raise ValueError(
-                    f"X contains infinity, first in row {row}, column {column}; "
-                    "mark entries that are not known as NaN, or clip them"
-                )
-        except BaseException as error:
-            for name in INPUT_ATTRIBUTES:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(known)
-            if isinstance(error, ValueError) and "could not convert" in str(error):
+        except ValueError as error:
+            if "could not convert" in str(error):
                 raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
             raise
+        if np.isinf(Z).any():
+            row, column = np.argwhere(np.isinf(Z))[0]
+            raise ValueError(
+                f"X contains infinity, first in row {row}, column {column}; "
+                "mark entries that are not known as NaN, or clip them"
+            )
         return Z
 
     # -- using what was learnt ----------------------------------------------------------------------
@@ -304,7 +309,10 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         -------
         ndarray of shape (n_samples,)
         """
-        return np.concatenate([-code.loss for _, _, code in self._encode(X)])
+        blocks = []
+        for _, _, code in self._encode(X):
+            blocks.append(-code.loss)  # not a comprehension: its frame would take the blame in warnings
+        return np.concatenate(blocks)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of :meth:`score_samples`.
@@ -322,14 +330,14 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _encode(self, X: ArrayLike) -> list[tuple[Array, Mask | None, Encoding]]:
-        """Encode X block by block, so that rows that are done do not wait for all the others."""
+    def _encode(self, X: ArrayLike) -> Iterator[tuple[Array, Mask | None, Encoding]]:
+        """Encode X block by block, so that work space does not grow with the number of samples."""
         check_is_fitted(self)
         self._check_parameters()
         X = self._validated(X, reset=False)
         L = self.state_.L.astype(X.dtype, copy=False)
         block = max(1, BLOCK_ENTRIES // X.shape[1])
-        codes, unfinished = [], 0
+        unfinished = 0
         with limited_blas(min(block, len(X)) * L.size):
             for rows in gen_batches(len(X), block):
                 Z, observed = split_missing(X[rows])
@@ -344,7 +352,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
                     missing_lambda2=self._missing_lambda2,
                 )
                 unfinished += int((~code.converged).sum())
-                codes.append((Z, observed, code))
+                yield Z, observed, code
         if unfinished:
             warnings.warn(
                 f"{unfinished} of {len(X)} samples did not reach tol={self.tol}; "
@@ -352,7 +360,6 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return codes
 
     # -- what was learnt ----------------------------------------------------------------------------
 
@@ -392,6 +399,9 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
         """The surrogate g_t(L), Eq. (3.1): average cost of the samples learnt from, as remembered."""
         return surrogate(self.state_, self._norm(self.state_))
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -417,7 +427,10 @@ class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        return np.concatenate([code.R for _, _, code in self._encode(X)])
+        blocks = []
+        for _, _, code in self._encode(X):
+            blocks.append(code.R)  # not a comprehension: its frame would take the blame in warnings
+        return np.concatenate(blocks)
 
     def inverse_transform(self, R: ArrayLike) -> Array:
         """Low-rank samples with the given coefficients.

@@ -1,9 +1,11 @@
 """Kernels: arrays in, arrays out, no validation. Rows are samples."""
 
 import math
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxnorm._typing import Array
 
@@ -12,6 +14,7 @@ from maxnorm._typing import Array
 RANK_TOLERANCE = 1e-6
 
 _NORMAL = NormalDist()
+QUARTILE, MEDIAN = _NORMAL.inv_cdf(0.625), _NORMAL.inv_cdf(0.75)  # of a Gaussian's magnitudes
 
 # A secular equation is solved when the norm meets the radius to this relative accuracy.
 SECULAR_TOLERANCE = 1e-11
@@ -79,7 +82,8 @@ def robust_scale(V: Array, limit: int = 20_000) -> float:
 
     A quarter of the entries suffices: the lower quartile of the magnitudes, read as that of a Gaussian.
     Entries beyond five times the first estimate are gross errors, not the bulk, and the quartile is
-    read again without them, so that even half the entries corrupted do not inflate the scale.
+    read again without them, so that even half the entries corrupted do not inflate the scale. If they are
+    most of the entries, they are the bulk, and the median is read.
     At most ``limit`` entries are looked at, evenly spread.
     """
     flat = V.ravel()
@@ -88,26 +92,45 @@ def robust_scale(V: Array, limit: int = 20_000) -> float:
         stride += 1
     magnitudes = np.abs(flat[::stride])
     magnitudes = magnitudes[magnitudes > 0.0]
+    if not magnitudes.size:  # nearly empty: look at all there is
+        magnitudes = np.abs(flat[flat != 0.0])
     if not magnitudes.size:
         return 0.0
-    rank = magnitudes.size // 4
-    quartile = float(np.partition(magnitudes, rank)[rank])
-    gross = float(np.mean(magnitudes > 5.0 * quartile / _NORMAL.inv_cdf(0.625)))
-    level = 0.25 / (1.0 - min(gross, 0.65))
-    return quartile / _NORMAL.inv_cdf(0.5 + 0.5 * level)
+    low, middle = magnitudes.size // 4, magnitudes.size // 2
+    magnitudes.partition((low, middle))
+    quartile = float(magnitudes[low])
+    gross = float(np.mean(magnitudes > 5.0 * quartile / QUARTILE))
+    if gross > 0.6:  # not errors but the bulk, and the quartile was the background
+        return float(magnitudes[middle]) / MEDIAN
+    return quartile / _NORMAL.inv_cdf(0.5 + 0.125 / (1.0 - gross))
 
 
-def row_scales(V: Array, limit: int = 256) -> Array:
-    """Standard deviation of the bulk of each row, by its lower quartile; zeros are not counted.
+@cache
+def _spread_columns(width: int, limit: int) -> NDArray[np.intp]:
+    """At most ``limit`` columns, drawn once: a stride would hit the same pixel column of every image row."""
+    return np.sort(np.random.default_rng(0).permutation(width)[:limit])
 
-    At most ``limit`` entries of a row are looked at, evenly spread.
+
+def row_scales(V: Array, reach: float = 8.0, limit: int = 256) -> tuple[Array, Array]:
+    """Standard deviation of the bulk of each row, and the number of its entries that are not zero.
+
+    The bulk is read from the lower quartile of the magnitudes. Where that would put most of the row beyond
+    ``reach`` times the bulk, it is the background and not the bulk, and the median is read instead: half of
+    a sample may be wrong, but not most of it. Zeros are not counted. At most ``limit`` entries of a row are
+    looked at.
     """
-    magnitudes = np.abs(V[:, :: -(-V.shape[1] // limit)])
-    zeros = np.count_nonzero(magnitudes == 0.0, axis=1)
-    width = magnitudes.shape[1]
-    ranks = np.minimum(zeros + (width - zeros) // 4, width - 1)
-    if zeros.any():
+    width = V.shape[1]
+    magnitudes = np.abs(V if width <= limit else V[:, _spread_columns(width, limit)])
+    looked = magnitudes.shape[1]
+    zeros = looked - np.count_nonzero(magnitudes, axis=1)
+    some = zeros.any()
+    if some:
         magnitudes.sort(axis=1)
     else:
-        magnitudes.partition(width // 4, axis=1)
-    return magnitudes[np.arange(len(V)), ranks] / _NORMAL.inv_cdf(0.625)
+        magnitudes.partition((looked // 4, looked // 2), axis=1)
+    rows = np.arange(len(V))
+    quartile = magnitudes[rows, np.minimum(zeros + (looked - zeros) // 4, looked - 1)] / QUARTILE
+    beyond = np.count_nonzero(magnitudes > reach * quartile[:, None], axis=1)
+    median = magnitudes[rows, np.minimum(zeros + (looked - zeros) // 2, looked - 1)] / MEDIAN
+    scales = np.where(beyond > 0.6 * (looked - zeros), median, quartile)
+    return scales, (looked - zeros) * (width / looked)

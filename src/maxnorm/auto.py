@@ -70,20 +70,14 @@ def l1_lambda2(state: State) -> float:
 
 
 def capped_l1(state: State) -> CappedL1:
-    """Thresholds of a tenth and three times the size of the signal's variation.
-
-    A fit of d components to p entries leaves a residual that is too small by sqrt(1 - d / p).
-    """
+    """Thresholds of a tenth and three times the size of the signal's variation."""
     size = signal_scale(state)
-    p, d = state.L.shape
-    fit = math.sqrt(max(1.0 - d / p, 0.05))
     return CappedL1(
         0.1 * size,
         3.0 * size,
-        1.0 / fit,
-        4.0 / fit,
-        leniency(state.scales),
-        LARGEST * entry_scale(state.scales),
+        components=state.L.shape[1],
+        leniency=leniency(state.scales),
+        largest=LARGEST * entry_scale(state.scales),
     )
 
 
@@ -93,11 +87,12 @@ def leniency(scales: Scales) -> Array | float:
     A basis that is wrong in a feature, for instance because something stood still in the first frames of
     a film, makes every later value there look like a gross error, which would keep it wrong for good.
     """
-    if not scales.past_weight:
+    if not scales.recent_weight:
         return 1.0
-    share = np.asarray(scales.past_noisy) / scales.past_weight
+    seen = np.maximum(np.asarray(scales.seen), 1e-300)
+    share = np.asarray(scales.noisy) / seen
     usual = float(np.median(share))
-    error = math.sqrt(0.25 / scales.past_weight)
+    error = np.sqrt(0.25 / seen)
     excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
     return 1.0 + 9.0 * np.clip((excess - 0.6 - 2.0 * error) / 0.2, 0.0, 1.0)
 
@@ -119,14 +114,14 @@ def forgetting(scales: Scales, noise: Noise) -> float:
     """Forget fast while the residual is falling, and hardly when it no longer does.
 
     What was learnt in a poor basis is stale; an average over all samples is the best there is in a good
-    one. The fall is the gap between the residual's average over all samples and over recent ones.
+    one. The fall is the gap between the residual's average over the past quarter and the recent tenth.
     """
     quick = is_row_noise(noise) or is_adaptive(noise)
     low, high = FORGETTING if quick else L1_FORGETTING
     gain = FALL_GAIN if quick else 5.0 * FALL_GAIN
-    if not scales.past_weight:
+    if not scales.recent_weight:
         return high
-    fall = scales.past_residual / scales.past_weight - scales.recent_residual / scales.recent_weight
+    fall = scales.residual / scales.weight - scales.recent_residual / scales.recent_weight
     return low + (high - low) * min(1.0, gain * max(0.0, fall))
 
 
@@ -173,10 +168,10 @@ def regauged(state: State, code: Encoding) -> State:
 
     The size of L and that of r are one degree of freedom. At the optimum the longest r has norm one
     (Proposition 1), but the alternation is slow to find it: a sample that is clipped pulls at the basis
-    with what the noise lets through. Three quarters of the samples get norms up to a half. The move is
+    with what the noise lets through. Nine tenths of the samples get norms up to a half. The move is
     slow as long as the basis is poor, where a small ball keeps noise from being fitted.
     """
-    demand = float(np.quantile(code.demand, 0.75)) if code.demand.size else 0.0
+    demand = float(np.quantile(code.demand, 0.9)) if code.demand.size else 0.0
     if not demand:
         return state
     c = min(max(2.0 * demand, 0.5), 2.0) ** clean_share(state.scales) ** 2
@@ -205,6 +200,7 @@ def revived(state: State, code: Encoding) -> State:
     kept = V[:, ~weak]
     missing = np.linalg.qr(np.hstack([kept, np.eye(d)]))[0][:, kept.shape[1] : kept.shape[1] + lost]
     fresh = np.random.default_rng([lost, state.n_steps]).standard_normal((p, lost))
-    fresh -= U @ (U.T @ fresh)
+    strong = U[:, ~weak].astype(np.float64, copy=False)
+    fresh -= strong @ (strong.T @ fresh)
     fresh *= FRESH * sigma.max() / np.sqrt(p)
     return replace(state, L=(state.L + fresh @ missing.T).astype(state.L.dtype))

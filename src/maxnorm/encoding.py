@@ -71,19 +71,26 @@ def encode(
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
     pull = _pull_of(noise, missing_lambda2)
-    S, demand, n_iter, converged = _descend(Z, observed, U, sigma, norm, pull, tol, loose, max_iter)
+    S, demand, thresholds, n_iter, converged = _descend(
+        Z, observed, U, sigma, norm, pull, tol, loose, max_iter
+    )
     R = ((S / sigma) @ V.T).astype(Z.dtype, copy=False)
 
     residual = Z - S @ U.T
-    E = noise.prox(residual if observed is None else residual * observed)
+    seen = residual if observed is None else residual * observed
+    E: Array
+    penalty: Array
+    if thresholds is not None and is_adaptive(noise):
+        E = seen - noise.pull_at(seen, thresholds)
+        penalty = noise.value_at(E, thresholds) + norm.coefficient_value(R)
+    else:
+        E = noise.prox(seen)
+        penalty = noise.value(E) + norm.coefficient_value(R)
     if observed is not None:
-        hidden = np.where(observed, Z.dtype.type(0), residual)
-        E_hidden = soft_threshold(hidden, missing_lambda2)
-        residual -= E_hidden
-    residual -= E
-    penalty = noise.value(E) + norm.coefficient_value(R)
-    if missing_lambda2 and observed is not None:
-        penalty = penalty + missing_lambda2 * np.abs(E_hidden).sum(axis=1)
+        hidden = soft_threshold(np.where(observed, Z.dtype.type(0), residual), missing_lambda2)
+        penalty = penalty + missing_lambda2 * np.abs(hidden).sum(axis=1)
+        residual -= hidden
+    residual = residual - E
     loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
     return Encoding(R, E, residual, loss, penalty, demand, len(sigma), n_iter, converged)
 
@@ -124,7 +131,7 @@ def _descend(
     tol: float,
     loose: float,
     max_iter: int,
-) -> tuple[Array, Array, NDArray[np.int_], Mask]:
+) -> tuple[Array, Array, Array | None, NDArray[np.int_], Mask]:
     """Accelerated proximal gradient for all rows at once; rows that are done leave the batch."""
     b = len(Z)
     tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
@@ -134,6 +141,7 @@ def _descend(
     rows, S, Y, t = np.arange(b), result, result, np.ones(b)
     eta: Array | None = None
     thresholds: Array | None = None
+    last_thresholds: Array | None = None
     for sweep in range(1, max_iter + 1):
         residual = Z - Y @ U.T
         pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep)
@@ -151,6 +159,9 @@ def _descend(
         Y = S + momentum[:, None] * progress
         if done.any() or sweep == max_iter:
             demand[rows] = row_norms(G / sigma)
+            if thresholds is not None:
+                last_thresholds = np.zeros((b, 2), Z.dtype) if last_thresholds is None else last_thresholds
+                last_thresholds[rows] = thresholds
             stopped, on = rows[done], ~done
             result[stopped], n_iter[stopped], converged[stopped] = S[done], sweep, True
             rows, Z, S, Y, t = rows[on], Z[on], S[on], Y[on], t[on]
@@ -160,4 +171,4 @@ def _descend(
             if not len(rows):
                 break
     result[rows] = S
-    return result, demand, n_iter, converged
+    return result, demand, last_thresholds, n_iter, converged

@@ -52,14 +52,14 @@ class _MaxNormRules(OnlineFactorisation):
 class MaxNormDecomposition(_MaxNormRules, OnlineDecomposition):
     """Robust low-rank decomposition of a stream of samples, regularised by the max-norm (OMRMD).
 
-    Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. Over all samples seen this
-    minimises ::
+    Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. The model is that of ::
 
         sum_i 1/2 |z_i - L r_i - e_i|^2 + lambda2 h(e_i)  +  lambda1 / 2 * max_j |row j of L|^2
 
-    in one pass and in memory O(n_features x n_components), however many samples there are. With the
-    default noise this is robust PCA: entries of a sample, even half of them, may be grossly wrong. NaN means
-    missing, everywhere. There is no centring: data with a mean spend a component on it.
+    with samples weighted by how lately they came and how far they are believed. It is learnt in one pass
+    and in memory O(n_features x n_components), however many samples there are. With the default noise this
+    is robust PCA: entries of a sample, even half of them, may be grossly wrong. NaN means missing,
+    everywhere. There is no centring: data with a mean spend a component on it.
 
     Parameters
     ----------
@@ -73,7 +73,8 @@ class MaxNormDecomposition(_MaxNormRules, OnlineDecomposition):
         Weight of the max-norm. "auto" is ``1 / sqrt(n_features)``; it has no unit.
     lambda2 : float or "auto"
         Weight of the noise, in units of the data: errors much smaller than this are left in the
-        residual. "auto" follows robust scales of the data and of the residual.
+        residual. "auto" follows robust scales of the data and of the residual. For "capped" it is the least
+        threshold; that of a sample is larger if it is fitted badly.
     batch_size : int or "auto"
         Samples between two updates of the basis. "auto" begins with half the components, at least 10, and
         grows to a twentieth of the samples seen.

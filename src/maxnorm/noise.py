@@ -52,6 +52,10 @@ class AdaptiveNoise(Noise, Protocol):
         """Return what each row of V asks of the basis, V less its prox, at the given thresholds."""
         ...
 
+    def value_at(self, E: Array, thresholds: Array) -> Array:
+        """Return what each row of E costs at the given thresholds."""
+        ...
+
     def belief(self, V: Array) -> Array:
         """Return how much of each sample to believe, between 0 and 1, given its final residual."""
         ...
@@ -80,7 +84,7 @@ class L1:
         return self.lambda2 * np.abs(E).sum(axis=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CappedL1:
     """``lambda2 * |e|`` that levels off beyond ``cut``: a gross error costs no more, and pulls no more.
 
@@ -96,21 +100,25 @@ class CappedL1:
     cut: float  # at least lambda2
     huber: float = 1.0
     reject: float = 4.0
+    components: int = 0  # a fit of d components to n entries leaves a residual too small by sqrt(1 - d / n)
     leniency: Array | float = 1.0  # what thresholds are multiplied by, feature by feature
     largest: float = np.inf
 
     def thresholds(self, V: Array) -> Array:
-        bulk = np.minimum(row_scales(V), self.largest)
+        bulk, entries = row_scales(V, reach=2.0 * self.reject)
+        fit = np.sqrt(np.maximum(1.0 - self.components / np.maximum(entries, 1.0), 0.05))
+        bulk = np.minimum(bulk, self.largest) / fit
         huber, reject = np.maximum(self.huber * bulk, self.lambda2), np.maximum(self.reject * bulk, self.cut)
-        return np.stack([huber, reject], axis=1).astype(V.dtype, copy=False)
+        return np.stack([huber, np.maximum(reject, huber)], axis=1).astype(V.dtype, copy=False)
+
+    def _spread(self, thresholds: Array) -> tuple[Array, Array]:
+        leniency = np.asarray(self.leniency, dtype=thresholds.dtype)
+        return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
 
     def pull_at(self, V: Array, thresholds: Array) -> Array:
-        huber, reject = thresholds[:, :1], np.maximum(thresholds[:, 1:], np.finfo(V.dtype).tiny)
-        if not isinstance(self.leniency, float):
-            leniency = self.leniency.astype(V.dtype, copy=False)
-            huber, reject = huber * leniency, reject * leniency
+        huber, reject = self._spread(thresholds)
         fading = np.abs(V)
-        fading /= reject
+        np.divide(fading, reject, out=fading, where=reject > 0.0)  # where it is 0, so is the threshold
         np.subtract(V.dtype.type(2), fading, out=fading)
         np.clip(fading, 0.0, 1.0, out=fading)
         fading *= np.clip(V, -huber, huber)
@@ -120,23 +128,27 @@ class CappedL1:
         return V - self.pull_at(V, self.thresholds(V))
 
     def belief(self, V: Array) -> Array:
-        bulk = row_scales(V).astype(np.float64, copy=False)
+        bulk = row_scales(V, reach=2.0 * self.reject)[0].astype(np.float64, copy=False)
         excess = np.divide(self.largest, bulk, out=np.full(len(V), np.inf), where=bulk > 0.0)
         return np.minimum(excess, 1.0) ** 2
 
-    def value(self, E: Array) -> Array:
-        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2: lambda2 |e| up
+    def value_at(self, E: Array, thresholds: Array) -> Array:
+        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2: huber * |e| up
         # to the cut, a constant from twice the cut on, and a quadratic between.
-        lambda2, cut = self.lambda2, self.cut
+        huber, cut = (np.broadcast_to(t, E.shape) for t in self._spread(thresholds))
         size = np.abs(E)
-        cost = np.minimum(size, max(cut - lambda2, 0.0))
-        tail = np.flatnonzero(size.ravel() > cut - lambda2)
-        if lambda2 and tail.size:
-            V = np.minimum((size.ravel()[tail] + 2.0 * lambda2) / (1.0 + lambda2 / cut), 2.0 * cut)
-            pull = 2.0 - V / cut
-            beyond = cut - 0.5 * lambda2 + 2.0 * (V - cut) - 0.5 * (V * V - cut * cut) / cut
-            cost.ravel()[tail] = beyond - 0.5 * lambda2 * pull * pull
-        return lambda2 * cost.sum(axis=1)
+        cost = huber * np.minimum(size, cut - huber)
+        tail = (size > cut - huber) & (cut > 0.0)
+        if tail.any():
+            e, h, c = size[tail], huber[tail], cut[tail]
+            v = np.minimum((e + 2.0 * h) / (1.0 + h / c), 2.0 * c)
+            pull = h * (2.0 - v / c)
+            cost[tail] = h * (c - 0.5 * h + 2.0 * (v - c) - 0.5 * (v * v - c * c) / c) - 0.5 * pull * pull
+        return cost.sum(axis=1)
+
+    def value(self, E: Array) -> Array:
+        fixed = np.array([[self.lambda2, self.cut]], dtype=E.dtype)
+        return self.value_at(E, np.repeat(fixed, len(E), axis=0))
 
 
 @dataclass(frozen=True)

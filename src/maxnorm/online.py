@@ -19,7 +19,7 @@ from maxnorm.norms import FactorNorm
 from maxnorm.statistics import PAST, RECENT, Scales, SufficientStatistics
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """All that is carried from one batch to the next; its size does not depend on the samples seen."""
 
@@ -96,7 +96,7 @@ def step(
     statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
     statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
 
-    ages = (float(decay(state.time, now, power, half_life)) for power in (0.0, PAST, RECENT))
+    ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
     scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, code.residual, observed)
     L = norm.update_basis(state.L, statistics)
     return replace(counted, L=L, statistics=statistics, scales=scales, time=now), code

@@ -15,7 +15,7 @@ from maxnorm._typing import Array, Mask
 PAST, RECENT = 3.0, 10.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SufficientStatistics:
     """Weighted sums over samples. They form a commutative monoid: ``zeros``, ``+`` and ``scaled``.
 
@@ -88,10 +88,10 @@ class Scales:
     """
 
     entry: float = 0.0  # log size of an entry of Z
+    residual: float = 0.0  # log size of an entry of Z - R L^T
+    noisy: Array | float = 0.0  # p, number of each feature's entries in which noise was found
+    seen: Array | float = 0.0  # p, number of each feature's entries
     weight: float = 0.0
-    past_residual: float = 0.0  # log size of an entry of Z - R L^T
-    past_noisy: Array | float = 0.0  # p, share of each feature's entries in which noise was found
-    past_weight: float = 0.0
     recent_residual: float = 0.0
     recent_noisy: float = 0.0  # share of all entries in which noise was found
     recent_weight: float = 0.0
@@ -99,24 +99,24 @@ class Scales:
     @classmethod
     def from_batch(cls, Z: Array, E: Array, residual: Array, observed: Mask | None) -> Scales:
         """Measure a batch, its noise, and what is left of it. No row may be empty."""
-        n = float(len(Z))
-        size = robust_scale(Z)
+        n, size = float(len(Z)), robust_scale(Z)
         left = n * math.log(max(robust_scale(residual + E), 1e-12 * size))
         noisy = np.count_nonzero(E, axis=0).astype(np.float64)
-        seen = Z.size if observed is None else np.count_nonzero(observed)
-        return cls(n * math.log(size), n, left, noisy, n, left, n * float(noisy.sum()) / seen, n)
+        seen = np.full(Z.shape[1], n) if observed is None else observed.sum(axis=0, dtype=np.float64)
+        share = float(noisy.sum() / seen.sum())
+        return cls(n * math.log(size), left, noisy, seen, n, left, n * share, n)
 
     def __add__(self, other: Scales) -> Scales:
         return Scales(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def scaled(self, factor: float, past: float, recent: float) -> Scales:
-        """Return the same samples at other weights, in each of the three groups of figures."""
+    def scaled(self, factor: float, recent: float) -> Scales:
+        """Return the same samples at other weights, in the figures of the past and in recent ones."""
         return Scales(
             factor * self.entry,
+            factor * self.residual,
+            factor * self.noisy,
+            factor * self.seen,
             factor * self.weight,
-            past * self.past_residual,
-            past * self.past_noisy,
-            past * self.past_weight,
             recent * self.recent_residual,
             recent * self.recent_noisy,
             recent * self.recent_weight,
