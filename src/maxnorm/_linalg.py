@@ -77,7 +77,7 @@ def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = No
     return eta
 
 
-def robust_scale(V: Array, limit: int = 20_000) -> float:
+def robust_scale(V: Array, limit: int = 8_000) -> float:
     """Standard deviation of the bulk of the entries, whatever the rest; zeros are not counted.
 
     A quarter of the entries suffices: the lower quartile of the magnitudes, read as that of a Gaussian.
@@ -111,7 +111,7 @@ def _spread_columns(width: int, limit: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(0).permutation(width)[:limit])
 
 
-def row_scales(V: Array, reach: float = 8.0, limit: int = 256) -> tuple[Array, Array]:
+def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, Array]:
     """Standard deviation of the bulk of each row, and the number of its entries that are not zero.
 
     The bulk is read from the lower quartile of the magnitudes. Where that would put most of the row beyond
