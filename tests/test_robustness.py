@@ -214,3 +214,12 @@ def test_wide_rows_with_hardly_anything_in_them():
     X[:, 5] = 1.0
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
     assert np.isfinite(model.components_).all()
+
+
+@both
+def test_taking_nearly_everything_for_errors_is_said(Estimator):
+    rng = np.random.default_rng(0)
+    X = (rng.random((1000, 60)) < 0.3 * rng.random((1000, 1))).astype(float)
+    with pytest.warns(UserWarning, match="low-rank part is nearly zero.*noise='none'"):
+        Estimator(n_components=3, random_state=0).fit(X)
+    Estimator(n_components=3, noise="none", random_state=0).fit(X)  # says nothing: warnings are errors here

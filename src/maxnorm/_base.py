@@ -87,6 +87,13 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
             for _ in range(self.n_epochs):
                 state = self._learnt(state, Z)
             self.state_ = state
+        if self.noise in ("capped", "l1") and auto.finds_nothing(state):
+            warnings.warn(
+                "the low-rank part is nearly zero: most of X was taken for errors. If most entries of X are "
+                "zero or background, pass noise='none'; otherwise try another n_components",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:

@@ -50,6 +50,16 @@ def signal_scale(state: State) -> float:
     return math.sqrt(max(float(np.vdot(L @ C, L)), 0.0) / len(L))
 
 
+def finds_nothing(state: State) -> bool:
+    """Whether the low-rank part is next to nothing beside the data, after samples enough to find some."""
+    seen = state.statistics
+    if state.time < 50 or not seen.weight:
+        return False
+    L = state.L.astype(np.float64, copy=False)
+    square = max(float(np.vdot(L @ seen.A, L)), 0.0) / (seen.weight * len(L))
+    return math.sqrt(square) < 0.1 * entry_scale(state.scales)
+
+
 def residual_scale(scales: Scales) -> float:
     """Size of what the basis has lately left of an entry; the entry itself before anything is learnt."""
     if not scales.recent_weight:
