@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,7 +46,7 @@ class Decomposition(NamedTuple):
     converged: Mask  #: whether the solver met its tolerance, sample by sample
 
 
-class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators share; subclasses say which norm and which noise."""
 
     n_components: int | None
@@ -197,12 +198,13 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator):  # type: ignore[misc
 
     # -- settings -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def _norm(self, state: State) -> FactorNorm:
-        raise NotImplementedError
+        """Return the norm, with its weight found if it is "auto"."""
 
+    @abstractmethod
     def _basis_size(self, state: State) -> float:
-        """Size to which a random orthonormal basis is brought when the first data are seen."""
-        raise NotImplementedError
+        """Return the size to which a random orthonormal basis is brought when the first data are seen."""
 
     def _noise(self, state: State) -> Noise:
         if not isinstance(self.noise, str):
