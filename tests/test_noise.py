@@ -57,6 +57,13 @@ def test_l1_is_not_a_row_noise():
     assert not is_row_noise(L1(1.0))
 
 
+def test_a_noise_may_have_a_number_called_weight():
+    class Mine(L1):
+        weight = 0.5
+
+    assert not is_row_noise(Mine(1.0))
+
+
 @pytest.mark.parametrize(("lambda2", "cut"), [(0.5, 2.0), (1.0, 1.0), (0.1, 30.0)])
 def test_capped_noise_is_the_prox_of_its_value(lambda2, cut):
     """The cost after minimising over e has the pull v - e as its derivative, and e beats a grid."""

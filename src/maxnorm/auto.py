@@ -45,9 +45,13 @@ def signal_scale(state: State) -> float:
     if not seen.A.any():
         return entry_scale(state.scales)
     mean = seen.r / seen.weight
-    C = seen.A / seen.weight - np.outer(mean, mean)
-    L = state.L.astype(np.float64, copy=False)
-    return math.sqrt(max(float(np.vdot(L @ C, L)), 0.0) / len(L))
+    return _entry_size(state.L, seen.A / seen.weight - np.outer(mean, mean))
+
+
+def _entry_size(L: Array, C: Array) -> float:
+    """Root mean square of the entries of samples ``L r``, where C is the second moment of r."""
+    L64 = L.astype(np.float64, copy=False)
+    return math.sqrt(max(float(np.vdot(L64 @ C, L64)), 0.0) / len(L))
 
 
 def finds_nothing(state: State) -> bool:
@@ -55,9 +59,7 @@ def finds_nothing(state: State) -> bool:
     seen = state.statistics
     if state.time < 50 or not seen.weight:
         return False
-    L = state.L.astype(np.float64, copy=False)
-    square = max(float(np.vdot(L @ seen.A, L)), 0.0) / (seen.weight * len(L))
-    return math.sqrt(square) < 0.1 * entry_scale(state.scales)
+    return _entry_size(state.L, seen.A / seen.weight) < 0.1 * entry_scale(state.scales)
 
 
 def residual_scale(scales: Scales) -> float:

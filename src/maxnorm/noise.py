@@ -63,12 +63,12 @@ class AdaptiveNoise(Noise, Protocol):
 
 def is_row_noise(noise: Noise) -> TypeGuard[RowNoise]:
     """Whether the prox shrinks rows as a whole (an ``isinstance`` of the protocol, but fast)."""
-    return hasattr(noise, "weight")
+    return callable(getattr(noise, "weight", None))
 
 
 def is_adaptive(noise: Noise) -> TypeGuard[AdaptiveNoise]:
     """Whether the thresholds follow the residual."""
-    return hasattr(noise, "pull_at")
+    return callable(getattr(noise, "pull_at", None))
 
 
 @dataclass(frozen=True)

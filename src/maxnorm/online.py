@@ -90,14 +90,15 @@ def step(
 
     now = state.time + len(Z)
     weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
+    left = code.residual + code.E
     if is_adaptive(noise):
-        weights = weights * noise.belief(code.residual + code.E)
-    targets = code.R @ state.L.T + code.residual
+        weights = weights * noise.belief(left)
+    targets = Z - code.E if observed is None else code.R @ state.L.T + code.residual
     statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
     statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
 
     ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
-    scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, code.residual, observed)
+    scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, left, observed)
     L = norm.update_basis(state.L, statistics)
     return replace(counted, L=L, statistics=statistics, scales=scales, time=now), code
 

@@ -97,14 +97,14 @@ class Scales:
     recent_weight: float = 0.0
 
     @classmethod
-    def from_batch(cls, Z: Array, E: Array, residual: Array, observed: Mask | None) -> Scales:
-        """Measure a batch, its noise, and what is left of it. No row may be empty."""
+    def from_batch(cls, Z: Array, E: Array, left: Array, observed: Mask | None) -> Scales:
+        """Measure a batch, its noise, and what the basis leaves of it. No row may be empty."""
         n, size = float(len(Z)), robust_scale(Z)
-        left = n * math.log(max(robust_scale(residual + E), 1e-12 * size))
+        residual = n * math.log(max(robust_scale(left), 1e-12 * size))
         noisy = np.count_nonzero(E, axis=0).astype(np.float64)
         seen = np.full(Z.shape[1], n) if observed is None else observed.sum(axis=0, dtype=np.float64)
         share = float(noisy.sum() / seen.sum())
-        return cls(n * math.log(size), left, noisy, seen, n, left, n * share, n)
+        return cls(n * math.log(size), residual, noisy, seen, n, residual, n * share, n)
 
     def __add__(self, other: Scales) -> Scales:
         return Scales(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
