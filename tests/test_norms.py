@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maxnorm._linalg import row_norms
 from maxnorm.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis
 from maxnorm.statistics import SufficientStatistics
 from reference import cvxpy_basis
@@ -23,7 +24,7 @@ def value(L, A, B, lambda1):
 @settings(max_examples=60, deadline=None)
 def test_multipliers_of_the_exact_basis_sum_to_lambda1(p, d, lambda1, seed):
     A, B, _ = problem(p, d, seed)
-    L = max_norm_basis(A, B, lambda1, guess=0.0)
+    L = max_norm_basis(A, B, lambda1)
     lengths = np.linalg.norm(L, axis=1)
     # Stationarity, row by row: b_i - A l_i = eta_i l_i, with eta_i > 0 only for the longest rows.
     gradient = B - L @ A
@@ -37,7 +38,7 @@ def test_multipliers_of_the_exact_basis_sum_to_lambda1(p, d, lambda1, seed):
 def test_nothing_around_the_exact_basis_is_lower():
     A, B, rng = problem(15, 4, 0)
     for lambda1 in (0.0, 0.1, 10.0, 1e3):
-        L = max_norm_basis(A, B, lambda1, guess=0.3)
+        L = max_norm_basis(A, B, lambda1)
         for size in (1e-6, 1e-3, 0.1):
             for _ in range(50):
                 assert value(L + size * rng.standard_normal(L.shape), A, B, lambda1) >= value(
@@ -49,19 +50,27 @@ def test_exact_basis_agrees_with_cvxpy():
     for seed in range(3):
         A, B, _ = problem(6, 3, seed)
         for lambda1 in (0.5, 20.0):
-            L = max_norm_basis(A, B, lambda1, guess=1.0)
+            L = max_norm_basis(A, B, lambda1)
             assert value(L, A, B, lambda1) == pytest.approx(cvxpy_basis(A, B, lambda1), rel=1e-6)
 
 
-def test_exact_basis_does_not_depend_on_the_guess():
-    A, B, _ = problem(30, 5, 3)
-    expected = max_norm_basis(A, B, 3.0, guess=0.0)
-    for guess in (1e-9, 0.1, 1.0, 1e9):
-        np.testing.assert_allclose(max_norm_basis(A, B, 3.0, guess), expected, rtol=1e-8, atol=1e-10)
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("lambda1", [1e-8, 1e-2, 1.0, 1e3, 1e9])
+def test_exact_basis_is_exact_for_any_condition_and_any_weight(condition, lambda1):
+    A, B, _ = problem(40, 6, 4)
+    C = np.diag(np.geomspace(1.0, condition**-0.5, 6))
+    A, B = C @ A @ C, B @ C
+    B[3] = 0.0
+    L = max_norm_basis(A, B, lambda1)
+    gradient = B - L @ A
+    lengths = np.maximum(row_norms(L), 1e-100)
+    eta = np.sum(gradient * L, axis=1) / lengths**2
+    assert eta.sum() == pytest.approx(lambda1, rel=1e-4, abs=1e-9 * np.trace(A))
+    assert np.all(lengths[eta > 1e-3 * eta.max()] >= lengths.max() * (1 - 1e-6))
 
 
 def test_exact_basis_of_nothing_is_nothing():
-    assert not max_norm_basis(np.eye(2), np.zeros((3, 2)), 1.0, guess=1.0).any()
+    assert not max_norm_basis(np.eye(2), np.zeros((3, 2)), 1.0).any()
 
 
 def test_nuclear_basis_is_a_ridge_regression():
@@ -91,7 +100,7 @@ def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
     L = rng.standard_normal((10, 3))
     for _ in range(300):
         L = norm.update_basis(L, statistics)
-    best = value(max_norm_basis(A, B, lambda1, 1.0), A, B, lambda1)
+    best = value(max_norm_basis(A, B, lambda1), A, B, lambda1)
     assert value(L, A, B, lambda1) == pytest.approx(best, rel=1e-6)
 
 

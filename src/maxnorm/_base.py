@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self
 
@@ -46,6 +46,15 @@ class Decomposition(NamedTuple):
     converged: Mask  #: whether the solver met its tolerance, sample by sample
 
 
+@dataclass(eq=False)
+class _Progress:
+    """What an estimator has learnt, and rows that do not fill a batch yet; only ``ahead`` ever changes."""
+
+    state: State
+    waiting: list[Array] = field(default_factory=list)
+    ahead: State | None = None  # the state with the waiting rows learnt too, once somebody has asked for it
+
+
 class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators share; subclasses say which norm and which noise."""
 
@@ -61,7 +70,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     n_epochs: int
     init: str | ArrayLike
     random_state: RandomState
-    state_: State
+    _progress: _Progress
 
     _missing_lambda2 = 0.0
 
@@ -81,13 +90,13 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         self
         """
         with self._all_or_nothing():
-            self.__dict__.pop("state_", None)
+            self.__dict__.pop("_progress", None)
             self._check_parameters()
             Z = self._validated(X, reset=True)
             state = self._start(Z)
             for _ in range(self.n_epochs):
-                state = self._learnt(state, Z)
-            self.state_ = state
+                state, _ = self._learnt(state, Z)
+            self._progress = _Progress(state)
         if self.noise in ("capped", "l1") and auto.finds_nothing(state):
             warnings.warn(
                 "the low-rank part is nearly zero: most of X was taken for errors. If most entries of X are "
@@ -100,8 +109,9 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from more samples; memory does not grow with their number.
 
-        Any number of rows from one up will do. Larger chunks are split into batches of ``batch_size``;
-        calling this with consecutive batches gives exactly what ``fit`` gives on all of them.
+        Any number of rows from one up will do, and how they are cut into calls makes no difference: in the
+        end the model is that of ``fit`` on all of them. Rows wait until they fill a batch of ``batch_size``.
+        Whatever is asked of the model in between takes them into account.
 
         Parameters
         ----------
@@ -115,10 +125,16 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """
         with self._all_or_nothing():
             self._check_parameters()
-            first = not hasattr(self, "state_")
+            first = not self.__sklearn_is_fitted__()
             Z = self._validated(X, reset=first)
-            state = self._start(Z) if first else self.state_
-            self.state_ = self._learnt(state, Z.astype(state.L.dtype, copy=False))
+            before = _Progress(self._start(Z)) if first else self._progress
+            state, waiting = before.state, [*before.waiting, Z.astype(before.state.L.dtype, copy=False)]
+            if sum(map(len, waiting)) >= self._batch_size(state):
+                state, rest = self._learnt(state, np.concatenate(waiting), whole_batches=True)
+                waiting = [rest] if len(rest) else []
+            if waiting:  # these outlive the call, and the caller's memory is the caller's
+                waiting[-1] = waiting[-1].copy()
+            self._progress = _Progress(state, waiting)
         return self
 
     @contextmanager
@@ -156,16 +172,19 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             raise ValueError("init is zero, from which nothing can be learnt; pass init='random'")
         return init.T
 
-    def _learnt(self, state: State, Z: Array) -> State:
-        done = 0
-        while done < len(Z):
-            automatic = self.batch_size == "auto"
-            size = auto.batch_size(state, self.half_life) if automatic else int(self.batch_size)
-            batch = Z[done : done + size]
+    def _batch_size(self, state: State) -> int:
+        return auto.batch_size(state, self.half_life) if self.batch_size == "auto" else int(self.batch_size)
+
+    def _learnt(self, state: State, Z: Array, *, whole_batches: bool = False) -> tuple[State, Array]:
+        """Return the state after learning from Z batch by batch, and the rows that were not learnt from."""
+        while len(Z):
+            size = self._batch_size(state)
+            if whole_batches and len(Z) < size:
+                break
+            batch, Z = Z[:size], Z[size:]
             with limited_blas(batch.size * state.L.shape[1]):
                 state = self._settled(*self._step(state, batch))
-            done += len(batch)
-        return state
+        return state, Z
 
     def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
         Z, observed = split_missing(Z)
@@ -174,7 +193,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             known = replace(state, scales=auto.first_look(Z))
             size = self._basis_size(known)
             if isinstance(self.init, str) and size > 0.0:
-                state = replace(state, L=state.L * state.L.dtype.type(size))
+                state = replace(state, L=auto.first_basis(state.L, Z, observed) * state.L.dtype.type(size))
         scales, noise = known.scales, self._noise(known)
         return step(
             state,
@@ -216,7 +235,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             capped = auto.capped_l1(state)
             return capped if given is None else replace(capped, lambda2=given, cut=max(capped.cut, given))
         if self.noise == "l21":
-            return L21(auto.l21_lambda2(state) if given is None else given)
+            return L21(auto.l21_lambda2(state) if given is None else given, doubt=True)
         if self.noise == "squared":
             return Squared(1.0 if given is None else given)
         return NoNoise()
@@ -258,7 +277,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             raise ValueError(f"lambda2={self.lambda2!r} has no effect on a noise object; set it there")
         if self.init is None or (isinstance(self.init, str) and self.init != "random"):
             raise invalid(name, "init", self.init, "'random' or an array (n_components, n_features)")
-        if hasattr(self, "state_") and self.n_components not in (None, self.n_components_):
+        if self.__sklearn_is_fitted__() and self.n_components not in (None, self.n_components_):
             raise ValueError(
                 f"n_components of {name} was {self.n_components_} when it was fitted and is now "
                 f"{self.n_components}; call fit to start anew"
@@ -373,6 +392,14 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     # -- what was learnt ----------------------------------------------------------------------------
 
     @property
+    def state_(self) -> State:
+        """All that was learnt, rows that wait for the rest of their batch included."""
+        progress = self._progress
+        if progress.waiting and progress.ahead is None:
+            progress.ahead, _ = self._learnt(progress.state, np.concatenate(progress.waiting))
+        return progress.ahead or progress.state
+
+    @property
     def components_(self) -> Array:
         """Basis vectors in rows, of shape (n_components, n_features)."""
         return self.state_.L.T
@@ -380,12 +407,12 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     @property
     def n_components_(self) -> int:
         """Number of components."""
-        return int(self.state_.L.shape[1])
+        return int(self._progress.state.L.shape[1])
 
     @property
     def n_samples_seen_(self) -> int:
         """Number of samples learnt from, each counted once a pass."""
-        return self.state_.n_samples
+        return self._progress.state.n_samples + sum(map(len, self._progress.waiting))
 
     @property
     def n_iter_(self) -> int:
@@ -409,7 +436,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         return surrogate(self.state_, self._norm(self.state_))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "state_")
+        return hasattr(self, "_progress")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -122,12 +122,8 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     width = V.shape[1]
     magnitudes = np.abs(V if width <= limit else V[:, _spread_columns(width, limit)])
     looked = magnitudes.shape[1]
+    magnitudes.sort(axis=1)  # faster than a partition at this width
     zeros = looked - np.count_nonzero(magnitudes, axis=1)
-    some = zeros.any()
-    if some:
-        magnitudes.sort(axis=1)
-    else:
-        magnitudes.partition((looked // 4, looked // 2), axis=1)
     rows = np.arange(len(V))
     quartile = magnitudes[rows, np.minimum(zeros + (looked - zeros) // 4, looked - 1)] / QUARTILE
     beyond = np.count_nonzero(magnitudes > reach * quartile[:, None], axis=1)

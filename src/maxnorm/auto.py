@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from maxnorm._linalg import robust_scale, thin_svd
-from maxnorm._typing import Array
+from maxnorm._typing import Array, Mask
 from maxnorm.encoding import Encoding
 from maxnorm.noise import CappedL1, Noise, is_adaptive, is_row_noise
 from maxnorm.online import State
@@ -24,9 +24,14 @@ LOOSE = 0.01  # a step this small against what is left unexplained makes no diff
 FIT_SWEEPS = (3, 30)  # while learning: few as long as the basis is poor, more as it gets better
 FORGETTING = (0.5, 7.0)  # while nothing improves any more, and while the residual is falling
 L1_FORGETTING = (1.0, 10.0)  # the same for noises that limit every pull, under which all goes slower
-GROWTH, BATCH_ENTRIES = 20, 2**17  # batches grow to this fraction of the samples seen, and no further
+BATCH_PARTS = (10, 20, 60)  # a batch is this part of the samples seen: all explained; not so; but falling
+HALF_LIFE_PARTS, BATCH_ENTRIES = (
+    20,
+    2**17,
+)  # and no more than this fraction of the half-life, and this many entries
 LARGEST = 2.5  # a sample whose residual has a bulk of this many ordinary entries is not believed
 LOST, FRESH = 1e-5, 1e-2  # sizes of a lost direction and of its new start, relative to the strongest
+ENOUGH_FOR_A_MEDIAN, STANDS_OUT = 10, 3.0  # samples, and size of the mean against the median deviation
 FALL_GAIN = 20.0  # a fall of the residual by 1 / FALL_GAIN of its average is a fast one
 
 
@@ -106,7 +111,8 @@ def leniency(scales: Scales) -> Array | float:
     usual = float(np.median(share))
     error = np.sqrt(0.25 / seen)
     excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
-    return 1.0 + 9.0 * np.clip((excess - 0.6 - 2.0 * error) / 0.2, 0.0, 1.0)
+    lenient = np.clip((excess - 0.6 - 2.0 * error) / 0.2, 0.0, 1.0)
+    return 1.0 + 9.0 * lenient if lenient.any() else 1.0
 
 
 def l21_lambda2(state: State) -> float:
@@ -122,19 +128,28 @@ def nuclear_lambda1(state: State) -> float:
     return 0.1 * min(entry_scale(state.scales), signal_scale(state)) / math.sqrt(state.L.shape[1])
 
 
+def falling(scales: Scales, gain: float = FALL_GAIN) -> float:
+    """Whether the residual is falling: 1 while it falls fast, 0 when it no longer does.
+
+    The fall is the gap between the residual's average over the past quarter and the recent tenth.
+    """
+    if not scales.recent_weight:
+        return 1.0
+    fall = scales.residual / scales.weight - scales.recent_residual / scales.recent_weight
+    return min(1.0, gain * max(0.0, fall))
+
+
 def forgetting(scales: Scales, noise: Noise) -> float:
     """Forget fast while the residual is falling, and hardly when it no longer does.
 
     What was learnt in a poor basis is stale; an average over all samples is the best there is in a good
-    one. The fall is the gap between the residual's average over the past quarter and the recent tenth.
+    one.
     """
-    quick = is_row_noise(noise) or is_adaptive(noise)
-    low, high = FORGETTING if quick else L1_FORGETTING
-    gain = FALL_GAIN if quick else 5.0 * FALL_GAIN
-    if not scales.recent_weight:
-        return high
-    fall = scales.residual / scales.weight - scales.recent_residual / scales.recent_weight
-    return low + (high - low) * min(1.0, gain * max(0.0, fall))
+    if is_row_noise(noise) or is_adaptive(noise):
+        (low, high), change = FORGETTING, falling(scales)
+    else:
+        (low, high), change = L1_FORGETTING, falling(scales, 5.0 * FALL_GAIN)
+    return low + (high - low) * change
 
 
 def clean_share(scales: Scales) -> float:
@@ -154,14 +169,19 @@ def fit_sweeps(scales: Scales, noise: Noise) -> int:
 
 
 def batch_size(state: State, half_life: float | None) -> int:
-    """Samples until the next update of the basis: half the components, more as the stream gets longer.
+    """Samples until the next update of the basis: two fifths of the components, more as time goes on.
 
     An update must be worth its cost. It moves the basis by about the share of new samples in all, so
-    batches may grow with the stream, within a part of the half-life and what a cache holds.
+    batches may grow with the stream, slowly while the residual is more than a tenth of the signal and more
+    so if it is falling, within a part of the half-life and what a cache holds.
     """
     p, d = state.L.shape
-    grown = min(state.time / GROWTH, (half_life or math.inf) / GROWTH, BATCH_ENTRIES / p)
-    return max(10, d // 2, int(grown))
+    signal = signal_scale(state)
+    left = min(1.0, 10.0 * residual_scale(state.scales) / signal) if signal else 1.0
+    done, stuck, improving = BATCH_PARTS
+    parts = done + left**2 * (stuck - done + (improving - stuck) * falling(state.scales))
+    grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, BATCH_ENTRIES / p)
+    return max(10, 2 * d // 5, int(grown))
 
 
 def default_components(n_features: int) -> int:
@@ -173,6 +193,31 @@ def first_look(Z: Array) -> Scales:
     """Scales of a batch before any basis has been tried on it."""
     n, size = float(np.any(Z, axis=1).sum()), robust_scale(Z)
     return Scales(entry=n * math.log(size), weight=n) if size else Scales()
+
+
+def first_basis(L: Array, Z: Array, observed: Mask | None) -> Array:
+    """Turn a random orthonormal basis so that it has the median of the first batch, if that stands out.
+
+    If the data have a large mean, that is most of what there is to find, and a first fit is not robust.
+    """
+    p, d = L.shape
+    if p < d or len(Z) < ENOUGH_FOR_A_MEDIAN:
+        return L
+    middle = _median(Z, observed)
+    spread = _median(np.abs(Z - middle), observed)
+    if not spread.any() or np.linalg.norm(middle) <= STANDS_OUT * np.linalg.norm(spread):
+        return L
+    middle = middle / np.max(np.abs(middle))
+    return np.linalg.qr(np.column_stack([middle, L[:, 1:]]))[0].astype(L.dtype)
+
+
+def _median(Z: Array, observed: Mask | None) -> Array:
+    """Return the median of what is observed of each feature, zero where nothing is."""
+    if observed is None:
+        return np.asarray(np.median(Z, axis=0))
+    ordered, seen = np.sort(np.where(observed, Z, np.inf), axis=0), observed.sum(axis=0)
+    either = np.maximum(np.stack([seen - 1, seen]) // 2, 0)
+    return np.where(seen > 0, np.take_along_axis(ordered, either, axis=0).mean(axis=0), 0.0)
 
 
 def regauged(state: State, code: Encoding) -> State:

@@ -21,6 +21,8 @@ FOLLOWING_SWEEPS, ADAPTING_SWEEPS = 20, 30
 # asks of the basis, its weight against the norm's ridge, and the thresholds.
 Pull = Callable[[Array, Mask | None, Array | None, int], tuple[Array, Array, Array | None]]
 
+WORTH_SINGLE_PRECISION = 10_000  # entries of the basis
+
 ONE = np.ones(1)
 
 
@@ -62,7 +64,8 @@ def encode(
     A row stops when its step is at most ``tol`` times the size of what it fits; for a convex noise this
     bounds the KKT residual in s by the same number. ``tol`` is not taken below the rounding errors of the
     precision of Z. Rows do not see each other. A row also stops when its step is at most ``loose`` times
-    what it leaves unexplained, which is enough for learning.
+    what it leaves unexplained, which is enough for learning; the sweeps of a large problem are then taken in
+    single precision, if the range of the data allows it. The noise is always found in the precision of Z.
 
     Entries that are not ``observed`` have a free e, so that they pull at nothing. With
     ``missing_lambda2`` they count as observed zeros with that (small) lambda2: the 1/c of Eq. (5.1).
@@ -70,10 +73,20 @@ def encode(
     U, sigma, V = thin_svd(L)
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
-    pull = _pull_of(noise, missing_lambda2)
+    pull_of = _pull_of(noise, missing_lambda2)
+    working = np.dtype(np.float32) if loose and _single_precision_pays(Z, U, sigma) else Z.dtype
     S, demand, thresholds, n_iter, converged = _descend(
-        Z, observed, U, sigma, norm, pull, tol, loose, max_iter
+        Z.astype(working, copy=False),
+        observed,
+        U.astype(working, copy=False),
+        sigma,
+        norm,
+        pull_of,
+        tol,
+        loose,
+        max_iter,
     )
+    S = S.astype(Z.dtype, copy=False)
     R = ((S / sigma) @ V.T).astype(Z.dtype, copy=False)
 
     residual = Z - S @ U.T
@@ -81,11 +94,14 @@ def encode(
     E: Array
     penalty: Array
     if thresholds is not None and is_adaptive(noise):
-        E = seen - noise.pull_at(seen, thresholds)
-        penalty = noise.value_at(E, thresholds) + norm.coefficient_value(R)
+        thresholds = thresholds.astype(Z.dtype, copy=False)
+        pull = noise.pull_at(seen, thresholds)
+        E = seen - pull
+        penalty = noise.loss_at(seen, thresholds) - 0.5 * np.einsum("ij,ij->i", pull, pull)
     else:
         E = noise.prox(seen)
-        penalty = noise.value(E) + norm.coefficient_value(R)
+        penalty = noise.value(E)
+    penalty = penalty + norm.coefficient_value(R)
     if observed is not None:
         hidden = soft_threshold(np.where(observed, Z.dtype.type(0), residual), missing_lambda2)
         penalty = penalty + missing_lambda2 * np.abs(hidden).sum(axis=1)
@@ -93,6 +109,12 @@ def encode(
     residual = residual - E
     loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
     return Encoding(R, E, residual, loss, penalty, demand, len(sigma), n_iter, converged)
+
+
+def _single_precision_pays(Z: Array, U: Array, sigma: Array) -> bool:
+    """Whether products are what takes the time, and squares of the data neither over- nor underflow."""
+    sizes = np.append(sigma, (Z.max(initial=0.0), -Z.min(initial=0.0)))
+    return U.size >= WORTH_SINGLE_PRECISION and bool(np.all(sizes < 1e15) and np.all(sigma > 1e-15))
 
 
 def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
@@ -142,8 +164,9 @@ def _descend(
     eta: Array | None = None
     thresholds: Array | None = None
     last_thresholds: Array | None = None
+    UT = np.ascontiguousarray(U.T)
     for sweep in range(1, max_iter + 1):
-        residual = Z - Y @ U.T
+        residual = Z - Y @ UT if sweep > 1 else Z
         pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep)
         G = pull @ U
         G += Y

@@ -52,9 +52,13 @@ class AdaptiveNoise(Noise, Protocol):
         """Return what each row of V asks of the basis, V less its prox, at the given thresholds."""
         ...
 
-    def value_at(self, E: Array, thresholds: Array) -> Array:
-        """Return what each row of E costs at the given thresholds."""
+    def loss_at(self, V: Array, thresholds: Array) -> Array:
+        """Return the minimum over E of ``1/2 |V - E|^2 + lambda2 h(E)`` for each row, at the thresholds."""
         ...
+
+
+class DoubtingNoise(Noise, Protocol):
+    """A noise that does not believe every sample."""
 
     def belief(self, V: Array) -> Array:
         """Return how much of each sample to believe, between 0 and 1, given its final residual."""
@@ -69,6 +73,11 @@ def is_row_noise(noise: Noise) -> TypeGuard[RowNoise]:
 def is_adaptive(noise: Noise) -> TypeGuard[AdaptiveNoise]:
     """Whether the thresholds follow the residual."""
     return callable(getattr(noise, "pull_at", None))
+
+
+def is_doubting(noise: Noise) -> TypeGuard[DoubtingNoise]:
+    """Whether some samples are believed less than others."""
+    return callable(getattr(noise, "belief", None))
 
 
 @dataclass(frozen=True)
@@ -112,14 +121,17 @@ class CappedL1:
         return np.stack([huber, np.maximum(reject, huber)], axis=1).astype(V.dtype, copy=False)
 
     def _spread(self, thresholds: Array) -> tuple[Array, Array]:
-        leniency = np.asarray(self.leniency, dtype=thresholds.dtype)
-        return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
+        huber, reject = thresholds[:, :1], np.maximum(thresholds[:, 1:], np.finfo(thresholds.dtype).tiny)
+        if isinstance(self.leniency, float):
+            return huber, reject
+        leniency = self.leniency.astype(thresholds.dtype, copy=False)
+        return huber * leniency, reject * leniency
 
     def pull_at(self, V: Array, thresholds: Array) -> Array:
         huber, reject = self._spread(thresholds)
         fading = np.abs(V)
-        np.divide(fading, reject, out=fading, where=reject > 0.0)  # where it is 0, so is the threshold
-        np.subtract(V.dtype.type(2), fading, out=fading)
+        fading /= -reject
+        fading += V.dtype.type(2)
         np.clip(fading, 0.0, 1.0, out=fading)
         fading *= np.clip(V, -huber, huber)
         return fading
@@ -132,23 +144,31 @@ class CappedL1:
         excess = np.divide(self.largest, bulk, out=np.full(len(V), np.inf), where=bulk > 0.0)
         return np.minimum(excess, 1.0) ** 2
 
-    def value_at(self, E: Array, thresholds: Array) -> Array:
-        # With v = e + pull(v), the cost is the integral of the pull up to v, less 1/2 pull^2: huber * |e| up
-        # to the cut, a constant from twice the cut on, and a quadratic between.
-        huber, cut = (np.broadcast_to(t, E.shape) for t in self._spread(thresholds))
-        size = np.abs(E)
-        cost = huber * np.minimum(size, cut - huber)
-        tail = (size > cut - huber) & (cut > 0.0)
-        if tail.any():
-            e, h, c = size[tail], huber[tail], cut[tail]
-            v = np.minimum((e + 2.0 * h) / (1.0 + h / c), 2.0 * c)
-            pull = h * (2.0 - v / c)
-            cost[tail] = h * (c - 0.5 * h + 2.0 * (v - c) - 0.5 * (v * v - c * c) / c) - 0.5 * pull * pull
-        return cost.sum(axis=1)
+    def loss_at(self, V: Array, thresholds: Array) -> Array:
+        # The integral of the pull: quadratic up to huber, linear up to the cut, then levelling off.
+        huber, cut = self._spread(thresholds)
+        size = np.abs(V)
+        small = np.minimum(size, huber)
+        loss = 0.5 * np.einsum("ij,ij->i", small, small)
+        linear = np.minimum(size, cut) - small
+        size -= cut
+        np.clip(size, 0.0, cut, out=size)
+        linear += size
+        size *= size
+        size /= 2.0 * cut
+        linear -= size
+        if huber.shape[1] == 1:
+            return loss + huber[:, 0] * linear.sum(axis=1)
+        return loss + np.einsum("ij,ij->i", huber, linear)
 
     def value(self, E: Array) -> Array:
-        fixed = np.array([[self.lambda2, self.cut]], dtype=E.dtype)
-        return self.value_at(E, np.repeat(fixed, len(E), axis=0))
+        # E is the prox of V = E + pull(V), where the pull is huber up to the cut and then fades to nothing.
+        fixed = np.repeat(np.array([[self.lambda2, self.cut]], dtype=E.dtype), len(E), axis=0)
+        huber, cut = self._spread(fixed)
+        size = np.abs(E)
+        faded = huber * (2.0 - np.minimum((size + 2.0 * huber) / (1.0 + huber / cut), 2.0 * cut) / cut)
+        pull = np.where(size <= cut - huber, huber, faded) * (size > 0.0)
+        return self.loss_at(size + pull, fixed) - 0.5 * np.einsum("ij,ij->i", pull, pull)
 
 
 @dataclass(frozen=True)
@@ -156,9 +176,17 @@ class L21:
     """``lambda2 * |e|_2``: a few samples are wrong altogether (outlier PCA).
 
     The formula printed as Eq. (3.7) is inverted; the prox is ``(1 - lambda2 / |v|)_+ v``.
+
+    An outlying sample has large coefficients, and with them a large say in the basis, which it holds where it
+    is: coefficients count by their squares, and e takes the error out of the sample but not out of them.
+    With ``doubt`` a sample counts in the basis by the share of its residual that is not called noise.
     """
 
     lambda2: float
+    doubt: bool = False
+
+    def belief(self, V: Array) -> Array:
+        return self.weight(V) if self.doubt else np.ones(len(V), V.dtype)
 
     def weight(self, V: Array) -> Array:
         norms = row_norms(V)

@@ -90,8 +90,7 @@ class MaxNorm:
         if self.basis == "bcd":
             return coordinate_descent_basis(L, statistics.A, statistics.B, self.lambda1)
         A, B = anchored(L, statistics)
-        longest = float(row_norms(L).max(initial=0.0))
-        return max_norm_basis(A, B, self.lambda1, guess=longest).astype(L.dtype, copy=False)
+        return max_norm_basis(A, B, self.lambda1).astype(L.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -119,47 +118,49 @@ class NuclearNorm:
         return np.linalg.solve(A + ridge, B.T).T.astype(L.dtype, copy=False)
 
 
-def max_norm_basis(A: Array, B: Array, lambda1: float, guess: float) -> Array:
+def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     """Exact minimiser of ``1/2 tr(L A L^T) - tr(L B^T) + lambda1/2 max_i norm(l_i)^2``, Eq. (3.10).
 
     For a bound tau on the row norms the rows decouple, ``l_i = (A + eta_i I)^-1 b_i``, and the best tau is
     where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.11), with ties
-    settled). The sum is nearly linear in 1 / tau: Newton, kept inside a bracket, needs a few steps, and
-    only rows longer than tau take part. ``guess`` is a first tau, such as the one before.
+    settled). ``1 / norm(l_i)`` is concave and nearly linear in eta_i. With its tangents in its place the
+    equation is piecewise linear in ``1 / tau`` and solved by a sort; tangents lie above, so that ``1 / tau``
+    never falls below its root, from which it follows that it falls from step to step. No bracket is needed,
+    and about five steps suffice.
 
-    Cost: one eigendecomposition of A, two products with it, O(active rows x d) a step.
+    Cost: one eigendecomposition of A, two products with it, O(p d) a step.
     """
     size = float(np.abs(B).max(initial=0.0)) or 1.0  # so that squares neither over- nor underflow
     D, Q = np.linalg.eigh(A)
     C = B / size @ Q
-    free = row_norms(C / D)
-    longest = float(free.max(initial=0.0))
-    if lambda1 <= 0.0 or longest == 0.0:
-        return (size * C / D) @ Q.T
-
-    low, high = 0.0, longest  # the sum of the multipliers is above lambda1 at low, below it at high
-    tau = guess / size if 0.0 < guess / size < longest else 0.99 * longest
-    eta = np.zeros(len(C))
-    for _ in range(100):
-        active = free > tau
-        rows = C[active]
-        eta[active] = ball_multipliers(rows, D, tau, eta[active])
-        eta[~active] = 0.0
-        excess = float(eta.sum()) - lambda1
-        if abs(excess) <= 1e-12 * lambda1:
+    squares = C * C
+    eta, target = np.zeros(len(C)), np.inf
+    changed = np.flatnonzero(squares.any(axis=1))
+    # Tangents: 1 / norm at eta = 0, which rows of nothing never reach, and d eta / d(1 / norm).
+    inverse, rate = np.full(len(C), np.finfo(np.float64).max), np.zeros(len(C))
+    for _ in range(100 if lambda1 > 0.0 and len(changed) else 0):
+        shifted = 1.0 / (D + eta[changed, None])
+        lengths = squares[changed] * shifted
+        lengths *= shifted
+        norm = np.sqrt(lengths.sum(axis=1))
+        rate[changed] = norm**3 / np.einsum("ij,ij->i", lengths, shifted)
+        inverse[changed] = 1.0 / norm - eta[changed] / rate[changed]
+        previous, target = target, _waterline(inverse, rate, lambda1)
+        if target >= previous * (1.0 - 1e-13):
             break
-        low, high = (tau, high) if excess > 0.0 else (low, tau)
-        shifted = D + eta[active, None]
-        lengths = rows / shifted
-        curvature = np.einsum("ij,ij,ij->i", lengths, lengths, 1.0 / shifted)
-        slope = tau**3 * float((1.0 / curvature).sum())  # d(sum eta) / d(1 / tau)
-        inverse = 1.0 / tau - excess / slope if slope > 0.0 else 0.0
-        step = 1.0 / inverse if inverse > 0.0 else np.inf
-        tau_next = step if low < step < high else 0.5 * (low + high)
-        if tau_next == tau:
-            break
-        tau = tau_next
+        new = np.maximum(target - inverse, 0.0) * rate
+        changed = np.flatnonzero(new != eta)
+        eta = new
     return (size * C / (D + eta[:, None])) @ Q.T
+
+
+def _waterline(ground: Array, width: Array, volume: float) -> float:
+    """Return the level at which ``sum(width * max(level - ground, 0)) = volume``."""
+    order = np.argsort(ground)
+    ground, width = ground[order], width[order]
+    levels = (volume + np.cumsum(width * ground)) / np.cumsum(width)  # if the first 1, 2, ... are under water
+    under = np.append(levels[:-1] > ground[1:], False)
+    return float(levels[np.argmin(under)])
 
 
 def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Array:

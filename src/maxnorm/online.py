@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from maxnorm._typing import Array, Mask
 from maxnorm.encoding import Encoding, encode
-from maxnorm.noise import Noise, is_adaptive
+from maxnorm.noise import Noise, is_doubting
 from maxnorm.norms import FactorNorm
 from maxnorm.statistics import PAST, RECENT, Scales, SufficientStatistics
 
@@ -91,7 +91,7 @@ def step(
     now = state.time + len(Z)
     weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
     left = code.residual + code.E
-    if is_adaptive(noise):
+    if is_doubting(noise):
         weights = weights * noise.belief(left)
     targets = Z - code.E if observed is None else code.R @ state.L.T + code.residual
     statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
