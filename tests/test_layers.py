@@ -9,7 +9,7 @@ import maxnorm
 
 LAYERS = [
     {"_typing"},
-    {"_linalg", "_threads"},
+    {"_linalg", "_threads", "_fast"},
     {"noise", "statistics"},
     {"norms"},
     {"encoding"},

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +52,7 @@ class _Progress:
 
     state: State
     waiting: list[Array] = field(default_factory=list)
+    batch: int = 0  # rows to wait for, if that is known
     ahead: State | None = None  # the state with the waiting rows learnt too, once somebody has asked for it
 
 
@@ -129,12 +130,15 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             Z = self._validated(X, reset=first)
             before = _Progress(self._start(Z)) if first else self._progress
             state, waiting = before.state, [*before.waiting, Z.astype(before.state.L.dtype, copy=False)]
-            if sum(map(len, waiting)) >= self._batch_size(state):
+            known = before.batch if self.batch_size == "auto" else 0
+            batch = known or self._batch_size(state)
+            if sum(map(len, waiting)) >= batch:
                 state, rest = self._learnt(state, np.concatenate(waiting), whole_batches=True)
                 waiting = [rest] if len(rest) else []
+                batch = 0
             if waiting:  # these outlive the call, and the caller's memory is the caller's
                 waiting[-1] = waiting[-1].copy()
-            self._progress = _Progress(state, waiting)
+            self._progress = _Progress(state, waiting, batch)
         return self
 
     @contextmanager
@@ -264,8 +268,11 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             if not is_number(value, kind, least, above=above) and not _same(value, alternative):
                 raise invalid(name, parameter, value, allowed, alternative)
         known = {"l1", "capped", "l21", "squared", "none"}
-        custom = isinstance(self.noise, Noise) and not isinstance(self.noise, type)
-        if self.noise not in known if isinstance(self.noise, str) else not custom:
+        if isinstance(self.noise, str):
+            fine = self.noise in known
+        else:
+            fine = isinstance(self.noise, Noise) and not isinstance(self.noise, type)
+        if not fine:
             raise invalid(
                 name,
                 "noise",
@@ -286,14 +293,16 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
         if isinstance(X, np.ma.MaskedArray):
             X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-        try:
-            Z = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
-            )
-        except ValueError as error:
-            if "could not convert" in str(error):
-                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
-            raise
+        if reset or not self._is_as_before(X):
+            try:
+                X = validate_data(
+                    self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
+                )
+            except ValueError as error:
+                if "could not convert" in str(error):
+                    raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+                raise
+        Z: Array = np.asarray(X)
         if np.isinf(Z).any():
             row, column = np.argwhere(np.isinf(Z))[0]
             raise ValueError(
@@ -301,6 +310,19 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
                 "mark entries that are not known as NaN, or clip them"
             )
         return Z
+
+    def _is_as_before(self, X: ArrayLike) -> TypeGuard[Array]:
+        """Whether X is an array such as validation would return; it takes longer than learning from a row."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype.type in (np.float64, np.float32)
+            and X.dtype.isnative
+            and X.ndim == 2
+            and X.shape[0] > 0
+            and X.shape[1] == self.n_features_in_
+            and X.flags.c_contiguous
+            and not hasattr(self, "feature_names_in_")
+        )
 
     # -- using what was learnt ----------------------------------------------------------------------
 

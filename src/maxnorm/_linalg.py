@@ -37,14 +37,13 @@ def thin_svd(L: Array) -> tuple[Array, Array, Array]:
     orthonormal columns and every ``sigma`` is positive. ``U`` is p x k, ``V`` is d x k, k <= min(p, d).
     The work is in double precision; ``U`` and ``V`` come back in the precision of ``L``.
     """
-    L64 = L.astype(np.float64, copy=False)
-    size = float(np.max(np.abs(L64), initial=0.0)) or 1.0  # so that squares neither over- nor underflow
-    L64 = L64 / size
+    size = max(float(L.max(initial=0.0)), -float(L.min(initial=0.0))) or 1.0  # so that no square overflows
+    L64 = np.divide(L, size, dtype=np.float64)
     eigenvalues, V = np.linalg.eigh(L64.T @ L64)
     sigma = np.sqrt(np.maximum(eigenvalues, 0.0))
     keep = sigma > RANK_TOLERANCE * sigma[-1]
     sigma, V = sigma[keep], V[:, keep]
-    U = (L64 @ V) / sigma
+    U = L64 @ (V / sigma)
     return U.astype(L.dtype, copy=False), sigma * size, V
 
 
@@ -123,10 +122,14 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     magnitudes = np.abs(V if width <= limit else V[:, _spread_columns(width, limit)])
     looked = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
-    zeros = looked - np.count_nonzero(magnitudes, axis=1)
-    rows = np.arange(len(V))
-    quartile = magnitudes[rows, np.minimum(zeros + (looked - zeros) // 4, looked - 1)] / QUARTILE
-    beyond = np.count_nonzero(magnitudes > reach * quartile[:, None], axis=1)
-    median = magnitudes[rows, np.minimum(zeros + (looked - zeros) // 2, looked - 1)] / MEDIAN
-    scales = np.where(beyond > 0.6 * (looked - zeros), median, quartile)
-    return scales, (looked - zeros) * (width / looked)
+    zeros = np.zeros(len(V), dtype=np.intp)
+    if not magnitudes[:, 0].all():
+        zeros = np.count_nonzero(magnitudes == 0.0, axis=1)
+    entries, rows = looked - zeros, np.arange(len(V))
+
+    def quantile(part: float) -> Array:
+        return magnitudes[rows, np.minimum(zeros + (part * entries).astype(np.intp), looked - 1)]
+
+    scales = quantile(0.25) / QUARTILE
+    scales = np.where(quantile(0.4) > reach * scales, quantile(0.5) / MEDIAN, scales)
+    return scales, entries * (width / looked)

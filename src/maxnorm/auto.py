@@ -55,8 +55,7 @@ def signal_scale(state: State) -> float:
 
 def _entry_size(L: Array, C: Array) -> float:
     """Root mean square of the entries of samples ``L r``, where C is the second moment of r."""
-    L64 = L.astype(np.float64, copy=False)
-    return math.sqrt(max(float(np.vdot(L64 @ C, L64)), 0.0) / len(L))
+    return math.sqrt(max(float(np.vdot(L.T @ L, C)), 0.0) / len(L))
 
 
 def finds_nothing(state: State) -> bool:
@@ -180,7 +179,7 @@ def batch_size(state: State, half_life: float | None) -> int:
     left = min(1.0, 10.0 * residual_scale(state.scales) / signal) if signal else 1.0
     done, stuck, improving = BATCH_PARTS
     parts = done + left**2 * (stuck - done + (improving - stuck) * falling(state.scales))
-    grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, BATCH_ENTRIES / p)
+    grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, max(BATCH_ENTRIES / p, 25))
     return max(10, 2 * d // 5, int(grown))
 
 

@@ -5,6 +5,8 @@ operator. Any object with the two methods of :class:`Noise` can be passed to the
 """
 
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -80,6 +82,16 @@ def is_doubting(noise: Noise) -> TypeGuard[DoubtingNoise]:
     return callable(getattr(noise, "belief", None))
 
 
+@cache
+def compiled() -> ModuleType | None:
+    """Return the compiled loops of the extra ``fast``, or None without it."""
+    try:
+        from maxnorm import _fast
+    except ImportError:
+        return None
+    return _fast
+
+
 @dataclass(frozen=True)
 class L1:
     """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA)."""
@@ -118,16 +130,25 @@ class CappedL1:
         fit = np.sqrt(np.maximum(1.0 - self.components / np.maximum(entries, 1.0), 0.05))
         bulk = np.minimum(bulk, self.largest) / fit
         huber, reject = np.maximum(self.huber * bulk, self.lambda2), np.maximum(self.reject * bulk, self.cut)
-        return np.stack([huber, np.maximum(reject, huber)], axis=1).astype(V.dtype, copy=False)
+        thresholds = np.empty((len(V), 2), V.dtype)
+        thresholds[:, 0] = huber
+        thresholds[:, 1] = np.maximum(np.maximum(reject, huber), np.finfo(V.dtype).tiny)  # a divisor
+        return thresholds
 
     def _spread(self, thresholds: Array) -> tuple[Array, Array]:
-        huber, reject = thresholds[:, :1], np.maximum(thresholds[:, 1:], np.finfo(thresholds.dtype).tiny)
-        if isinstance(self.leniency, float):
-            return huber, reject
-        leniency = self.leniency.astype(thresholds.dtype, copy=False)
-        return huber * leniency, reject * leniency
+        leniency = np.asarray(self.leniency, dtype=thresholds.dtype)
+        if not leniency.ndim:
+            return thresholds[:, :1], thresholds[:, 1:]
+        return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
+
+    def _lenient(self, V: Array) -> Array:
+        return np.broadcast_to(np.asarray(self.leniency, dtype=V.dtype), V.shape[1:]).copy()
 
     def pull_at(self, V: Array, thresholds: Array) -> Array:
+        fast = compiled()
+        if fast is not None:
+            pull: Array = fast.pull(V, thresholds, self._lenient(V))
+            return pull
         huber, reject = self._spread(thresholds)
         fading = np.abs(V)
         fading /= -reject
@@ -146,6 +167,10 @@ class CappedL1:
 
     def loss_at(self, V: Array, thresholds: Array) -> Array:
         # The integral of the pull: quadratic up to huber, linear up to the cut, then levelling off.
+        fast = compiled()
+        if fast is not None:
+            losses: Array = fast.loss(V, thresholds, self._lenient(V))
+            return losses
         huber, cut = self._spread(thresholds)
         size = np.abs(V)
         small = np.minimum(size, huber)
@@ -163,11 +188,12 @@ class CappedL1:
 
     def value(self, E: Array) -> Array:
         # E is the prox of V = E + pull(V), where the pull is huber up to the cut and then fades to nothing.
-        fixed = np.repeat(np.array([[self.lambda2, self.cut]], dtype=E.dtype), len(E), axis=0)
-        huber, cut = self._spread(fixed)
+        cut = max(self.cut, np.finfo(E.dtype).tiny)
+        fixed = np.repeat(np.array([[self.lambda2, cut]], dtype=E.dtype), len(E), axis=0)
+        huber, reject = self._spread(fixed)
         size = np.abs(E)
-        faded = huber * (2.0 - np.minimum((size + 2.0 * huber) / (1.0 + huber / cut), 2.0 * cut) / cut)
-        pull = np.where(size <= cut - huber, huber, faded) * (size > 0.0)
+        faded = 2.0 - np.minimum((size + 2.0 * huber) / (1.0 + huber / reject), 2.0 * reject) / reject
+        pull = huber * np.where(size <= reject - huber, 1.0, faded) * (size > 0.0)
         return self.loss_at(size + pull, fixed) - 0.5 * np.einsum("ij,ij->i", pull, pull)
 
 

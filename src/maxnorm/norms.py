@@ -114,8 +114,8 @@ class NuclearNorm:
         if not statistics.A.any():
             return L
         A, B = anchored(L, statistics)
-        ridge = self.lambda1 * np.eye(len(A))
-        return np.linalg.solve(A + ridge, B.T).T.astype(L.dtype, copy=False)
+        D, Q = np.linalg.eigh(A)
+        return ((B @ Q / (D + self.lambda1)) @ Q.T).astype(L.dtype, copy=False)
 
 
 def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
@@ -124,43 +124,48 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     For a bound tau on the row norms the rows decouple, ``l_i = (A + eta_i I)^-1 b_i``, and the best tau is
     where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.11), with ties
     settled). ``1 / norm(l_i)`` is concave and nearly linear in eta_i. With its tangents in its place the
-    equation is piecewise linear in ``1 / tau`` and solved by a sort; tangents lie above, so that ``1 / tau``
+    equation is piecewise linear in ``1 / tau`` and easily solved; tangents lie above, so that ``1 / tau``
     never falls below its root, from which it follows that it falls from step to step. No bracket is needed,
     and about five steps suffice.
 
     Cost: one eigendecomposition of A, two products with it, O(p d) a step.
     """
-    size = float(np.abs(B).max(initial=0.0)) or 1.0  # so that squares neither over- nor underflow
+    size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0))) or 1.0  # so that no square overflows
     D, Q = np.linalg.eigh(A)
-    C = B / size @ Q
+    C = B @ (Q / size)
     squares = C * C
-    eta, target = np.zeros(len(C)), np.inf
-    changed = np.flatnonzero(squares.any(axis=1))
-    # Tangents: 1 / norm at eta = 0, which rows of nothing never reach, and d eta / d(1 / norm).
-    inverse, rate = np.full(len(C), np.finfo(np.float64).max), np.zeros(len(C))
-    for _ in range(100 if lambda1 > 0.0 and len(changed) else 0):
-        shifted = 1.0 / (D + eta[changed, None])
-        lengths = squares[changed] * shifted
+    eta, target, ones = np.zeros(len(C)), np.inf, np.ones(len(D))
+    rows = np.flatnonzero(squares @ ones > 1e-150) if lambda1 > 0.0 else np.arange(0)  # may be bound
+    bare: Array | None = None  # 1 / norm of these rows if they are not
+    for _ in range(100):
+        if not len(rows):
+            break
+        shifted = 1.0 / (D + eta[rows, None])
+        lengths = squares[rows] * shifted
         lengths *= shifted
-        norm = np.sqrt(lengths.sum(axis=1))
-        rate[changed] = norm**3 / np.einsum("ij,ij->i", lengths, shifted)
-        inverse[changed] = 1.0 / norm - eta[changed] / rate[changed]
+        norm = np.sqrt(lengths @ ones)
+        rate = norm**3 / np.einsum("ij,ij->i", lengths, shifted)  # d eta / d(1 / norm)
+        inverse = 1.0 / norm - eta[rows] / rate  # the tangent at eta = 0
         previous, target = target, _waterline(inverse, rate, lambda1)
         if target >= previous * (1.0 - 1e-13):
             break
-        new = np.maximum(target - inverse, 0.0) * rate
-        changed = np.flatnonzero(new != eta)
-        eta = new
+        eta[rows] = np.maximum(target - inverse, 0.0) * rate
+        bare = inverse if bare is None else bare
+        rows, bare = rows[bare < target], bare[bare < target]
     return (size * C / (D + eta[:, None])) @ Q.T
 
 
 def _waterline(ground: Array, width: Array, volume: float) -> float:
-    """Return the level at which ``sum(width * max(level - ground, 0)) = volume``."""
-    order = np.argsort(ground)
-    ground, width = ground[order], width[order]
-    levels = (volume + np.cumsum(width * ground)) / np.cumsum(width)  # if the first 1, 2, ... are under water
-    under = np.append(levels[:-1] > ground[1:], False)
-    return float(levels[np.argmin(under)])
+    """Return the level at which ``sum(width * max(level - ground, 0)) = volume``.
+
+    Ground above the level that all of it would give stays dry (Michelot): a few rounds settle which.
+    """
+    while True:
+        level = (volume + float(width @ ground)) / float(width.sum())
+        under = ground < level
+        if under.all():
+            return level
+        ground, width = ground[under], width[under]
 
 
 def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Array:

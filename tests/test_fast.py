@@ -1,0 +1,43 @@
+"""The compiled loops of the extra ``fast`` and the NumPy path give the same."""
+
+import numpy as np
+import pytest
+
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA, noise
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.noise import CappedL1
+
+
+def without_numba(monkeypatch):
+    monkeypatch.setattr(noise, "compiled", lambda: None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("leniency", [1.0, np.geomspace(1.0, 10.0, 33)])
+def test_loops_and_arrays_agree(monkeypatch, dtype, leniency):
+    rng = np.random.default_rng(0)
+    V = (rng.standard_normal((20, 33)) * 10.0 ** rng.integers(-3, 3, (20, 33))).astype(dtype)
+    V[rng.random(V.shape) < 0.1] = 0.0
+    capped = CappedL1(0.1, 3.0, components=4, leniency=leniency)
+    thresholds = capped.thresholds(V)
+    assert noise.compiled() is not None
+    pull, loss = capped.pull_at(V, thresholds), capped.loss_at(V, thresholds)
+    without_numba(monkeypatch)
+    assert pull.dtype == dtype
+    exact = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(pull, capped.pull_at(V, thresholds), rtol=exact, atol=exact)
+    np.testing.assert_allclose(loss, capped.loss_at(V, thresholds), rtol=10 * exact)
+
+
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
+@pytest.mark.parametrize(("p", "missing"), [(30, 0.0), (30, 0.2), (600, 0.0)])
+def test_models_agree(monkeypatch, Estimator, p, missing):
+    data = make_corrupted_low_rank(300, p, 20 if p > 100 else 3, missing=missing, random_state=0)
+    compiled = Estimator(n_components=20 if p > 100 else 3, random_state=0).fit(data.X)
+    parts = compiled.decompose(data.X[:50])
+    without_numba(monkeypatch)
+    plain = Estimator(n_components=compiled.n_components, random_state=0).fit(data.X)
+    size = np.abs(plain.components_).max()
+    np.testing.assert_allclose(compiled.components_, plain.components_, atol=1e-5 * size)
+    assert compiled.objective_ == pytest.approx(plain.objective_, rel=1e-5)
+    np.testing.assert_allclose(parts.low_rank, plain.decompose(data.X[:50]).low_rank, atol=1e-3)
