@@ -16,7 +16,7 @@ LAYERS = [
     {"online"},
     {"auto", "published", "metrics", "datasets"},
     {"_base"},
-    {"estimators"},
+    {"estimators", "pursuit"},
     {"demo"},
     {"cli"},
     {"__main__"},

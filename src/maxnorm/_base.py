@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, Self, TypeGuard
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +93,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         with self._all_or_nothing():
             self.__dict__.pop("_progress", None)
             self._check_parameters()
-            Z = self._validated(X, reset=True)
+            Z = validated(self, X, reset=True)
             state = self._start(Z)
             for _ in range(self.n_epochs):
                 state, _ = self._learnt(state, Z)
@@ -127,7 +127,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         with self._all_or_nothing():
             self._check_parameters()
             first = not self.__sklearn_is_fitted__()
-            Z = self._validated(X, reset=first)
+            Z = validated(self, X, reset=first)
             before = _Progress(self._start(Z)) if first else self._progress
             state, waiting = before.state, [*before.waiting, Z.astype(before.state.L.dtype, copy=False)]
             known = before.batch if self.batch_size == "auto" else 0
@@ -290,40 +290,6 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
                 f"{self.n_components}; call fit to start anew"
             )
 
-    def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
-        if isinstance(X, np.ma.MaskedArray):
-            X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-        if reset or not self._is_as_before(X):
-            try:
-                X = validate_data(
-                    self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
-                )
-            except ValueError as error:
-                if "could not convert" in str(error):
-                    raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
-                raise
-        Z: Array = np.asarray(X)
-        if np.isinf(Z).any():
-            row, column = np.argwhere(np.isinf(Z))[0]
-            raise ValueError(
-                f"X contains infinity, first in row {row}, column {column}; "
-                "mark entries that are not known as NaN, or clip them"
-            )
-        return Z
-
-    def _is_as_before(self, X: ArrayLike) -> TypeGuard[Array]:
-        """Whether X is an array such as validation would return; it takes longer than learning from a row."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype.type in (np.float64, np.float32)
-            and X.dtype.isnative
-            and X.ndim == 2
-            and X.shape[0] > 0
-            and X.shape[1] == self.n_features_in_
-            and X.flags.c_contiguous
-            and not hasattr(self, "feature_names_in_")
-        )
-
     # -- using what was learnt ----------------------------------------------------------------------
 
     def decompose(self, X: ArrayLike) -> Decomposition:
@@ -384,7 +350,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """Encode X block by block, so that work space does not grow with the number of samples."""
         check_is_fitted(self)
         self._check_parameters()
-        X = self._validated(X, reset=False)
+        X = validated(self, X, reset=False)
         L = self.state_.L.astype(X.dtype, copy=False)
         block = max(1, BLOCK_ENTRIES // X.shape[1])
         unfinished = 0
@@ -513,6 +479,43 @@ class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+
+def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
+    """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
+    if reset or not _is_as_before(estimator, X):
+        try:
+            X = validate_data(
+                estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
+            )
+        except ValueError as error:
+            if "could not convert" in str(error):
+                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+            raise
+    Z: Array = np.asarray(X)
+    if np.isinf(Z).any():
+        row, column = np.argwhere(np.isinf(Z))[0]
+        raise ValueError(
+            f"X contains infinity, first in row {row}, column {column}; "
+            "mark entries that are not known as NaN, or clip them"
+        )
+    return Z
+
+
+def _is_as_before(estimator: BaseEstimator, X: ArrayLike) -> bool:
+    """Whether X is an array such as validation would return; it takes longer than learning from a row."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype.type in (np.float64, np.float32)
+        and X.dtype.isnative
+        and X.ndim == 2
+        and X.shape[0] > 0
+        and X.shape[1] == estimator.n_features_in_
+        and X.flags.c_contiguous
+        and not hasattr(estimator, "feature_names_in_")
+    )
 
 
 def is_number(value: object, kind: type, least: int, *, above: bool = False) -> bool:
