@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test bench bench-quick lint format clean
 
 help:
 	@echo "make demo   stream a corrupted data set through the learner and draw the result"
 	@echo "make test   ruff, mypy and the tests"
-	@echo "make bench  accuracy and speed, about four minutes"
+	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
 	@echo "make clean  remove the virtual environment and what the tools have left"
 
 demo: $(VENV)/.demo
@@ -18,9 +18,10 @@ test: lint
 	$(BIN)/pytest -q -n auto
 
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/readme_table.py
-	$(BIN)/python benchmarks/defaults.py
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/bench.py
+
+bench-quick: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench.py --quick
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

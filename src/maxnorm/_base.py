@@ -181,12 +181,13 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
     def _learnt(self, state: State, Z: Array, *, whole_batches: bool = False) -> tuple[State, Array]:
         """Return the state after learning from Z batch by batch, and the rows that were not learnt from."""
-        while len(Z):
-            size = self._batch_size(state)
-            if whole_batches and len(Z) < size:
-                break
-            batch, Z = Z[:size], Z[size:]
-            with limited_blas(batch.size * state.L.shape[1]):
+        p, d = state.L.shape
+        with limited_blas(d * max(auto.BATCH_ENTRIES, 10 * p)):
+            while len(Z):
+                size = self._batch_size(state)
+                if whole_batches and len(Z) < size:
+                    break
+                batch, Z = Z[:size], Z[size:]
                 state = self._settled(*self._step(state, batch))
         return state, Z
 
