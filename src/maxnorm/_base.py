@@ -187,6 +187,9 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
                 size = self._batch_size(state)
                 if whole_batches and len(Z) < size:
                     break
+                if not state.time and self.batch_size == "auto":
+                    steady = auto.standing_median(*split_missing(Z[:size])) is not None
+                    size = size if steady else auto.least_batch(d)
                 batch, Z = Z[:size], Z[size:]
                 state = self._settled(*self._step(state, batch))
         return state, Z
@@ -195,10 +198,12 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         Z, observed = split_missing(Z)
         known = state
         if not state.scales.weight:  # nothing but zeros so far
-            known = replace(state, scales=auto.first_look(Z))
+            middle = auto.standing_median(Z, observed)
+            known = replace(state, scales=auto.first_look(Z, observed, middle))
             size = self._basis_size(known)
             if isinstance(self.init, str) and size > 0.0:
-                state = replace(state, L=auto.first_basis(state.L, Z, observed) * state.L.dtype.type(size))
+                first = auto.first_basis(state.L, middle)
+                state = replace(state, L=first * state.L.dtype.type(size))
         scales, noise = known.scales, self._noise(known)
         return step(
             state,

@@ -31,6 +31,9 @@ HALF_LIFE_PARTS, BATCH_ENTRIES = (
 )  # and no more than this fraction of the half-life, and this many entries
 LARGEST = 2.5  # a sample whose residual has a bulk of this many ordinary entries is not believed
 LOST, FRESH = 1e-5, 1e-2  # sizes of a lost direction and of its new start, relative to the strongest
+FIRST_BATCH = (
+    25  # samples, if they have a mean: what stands still in fewer frames of a film would be part of it
+)
 ENOUGH_FOR_A_MEDIAN, STANDS_OUT = 10, 3.0  # samples, and size of the mean against the median deviation
 FALL_GAIN = 20.0  # a fall of the residual by 1 / FALL_GAIN of its average is a fast one
 
@@ -44,11 +47,11 @@ def signal_scale(state: State) -> float:
     """Size of the variation of the low-rank part: its standard deviation, over all features.
 
     Known from the state: the covariance of the samples' low-rank parts is L C L^T, with C that of the
-    coefficients. The size of an entry stands in for it as long as nothing is learnt.
+    coefficients. What there is to explain stands in for it as long as nothing is learnt.
     """
     seen = state.statistics
     if not seen.A.any():
-        return entry_scale(state.scales)
+        return residual_scale(state.scales)
     mean = seen.r / seen.weight
     return _entry_size(state.L, seen.A / seen.weight - np.outer(mean, mean))
 
@@ -168,7 +171,7 @@ def fit_sweeps(scales: Scales, noise: Noise) -> int:
 
 
 def batch_size(state: State, half_life: float | None) -> int:
-    """Samples until the next update of the basis: two fifths of the components, more as time goes on.
+    """Samples until the next update of the basis: few at first, more as time goes on.
 
     An update must be worth its cost. It moves the basis by about the share of new samples in all, so
     batches may grow with the stream, slowly while the residual is more than a tenth of the signal and more
@@ -180,7 +183,12 @@ def batch_size(state: State, half_life: float | None) -> int:
     done, stuck, improving = BATCH_PARTS
     parts = done + left**2 * (stuck - done + (improving - stuck) * falling(state.scales))
     grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, max(BATCH_ENTRIES / p, 25))
-    return max(10, 2 * d // 5, int(grown))
+    return max(least_batch(d) if state.time else FIRST_BATCH, int(grown))
+
+
+def least_batch(d: int) -> int:
+    """Two fifths of the components, and no fewer than ten samples."""
+    return max(10, 2 * d // 5)
 
 
 def default_components(n_features: int) -> int:
@@ -188,23 +196,40 @@ def default_components(n_features: int) -> int:
     return max(1, min(10, n_features // 2))
 
 
-def first_look(Z: Array) -> Scales:
-    """Scales of a batch before any basis has been tried on it."""
-    n, size = float(np.any(Z, axis=1).sum()), robust_scale(Z)
-    return Scales(entry=n * math.log(size), weight=n) if size else Scales()
+def first_look(Z: Array, observed: Mask | None, middle: Array | None) -> Scales:
+    """Scales of a batch before any basis has been tried on it, given its median if that stands out.
 
-
-def first_basis(L: Array, Z: Array, observed: Mask | None) -> Array:
-    """Turn a random orthonormal basis so that it has the median of the first batch, if that stands out.
-
-    If the data have a large mean, that is most of what there is to find, and a first fit is not robust.
+    In that case what deviates from the median is all that a first basis can be expected to leave: gross
+    errors far smaller than the mean would otherwise pass for signal.
     """
-    p, d = L.shape
-    if p < d or len(Z) < ENOUGH_FOR_A_MEDIAN:
-        return L
+    n, size = float(np.any(Z, axis=1).sum()), robust_scale(Z)
+    if not size:
+        return Scales()
+    scales = Scales(entry=n * math.log(size), weight=n)
+    if middle is None:
+        return scales
+    deviations = Z - middle if observed is None else np.where(observed, Z - middle, 0.0)
+    left = n * math.log(max(robust_scale(deviations), 1e-12 * size))
+    return replace(scales, residual=left, recent_residual=left, recent_weight=n)
+
+
+def standing_median(Z: Array, observed: Mask | None) -> Array | None:
+    """Return the median of samples if it is large beside their deviations from it.
+
+    If data have a large mean, that is most of what there is to find. A first fit is not robust; a median is.
+    """
+    if len(Z) < ENOUGH_FOR_A_MEDIAN:
+        return None
     middle = _median(Z, observed)
     spread = _median(np.abs(Z - middle), observed)
-    if not spread.any() or np.linalg.norm(middle) <= STANDS_OUT * np.linalg.norm(spread):
+    stands = spread.any() and np.linalg.norm(middle) > STANDS_OUT * np.linalg.norm(spread)
+    return middle if stands else None
+
+
+def first_basis(L: Array, middle: Array | None) -> Array:
+    """Turn a random orthonormal basis so that it has the median of the first batch, if that stands out."""
+    p, d = L.shape
+    if middle is None or p < d:
         return L
     middle = middle / np.max(np.abs(middle))
     return np.linalg.qr(np.column_stack([middle, L[:, 1:]]))[0].astype(L.dtype)
