@@ -14,7 +14,7 @@ LAYERS = [
     {"norms"},
     {"encoding"},
     {"online"},
-    {"auto", "published", "metrics", "datasets"},
+    {"auto", "batch", "published", "metrics", "datasets"},
     {"_base"},
     {"estimators", "pursuit"},
     {"demo"},

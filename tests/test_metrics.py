@@ -1,7 +1,15 @@
+import cvxpy as cp
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from maxnorm.metrics import expressed_variance, relative_error, subspace_distance
+from maxnorm.metrics import (
+    expressed_variance,
+    max_norm,
+    max_norm_bounds,
+    relative_error,
+    subspace_distance,
+)
 
 
 def test_expressed_variance_does_not_see_scaling_rotation_or_sign():
@@ -48,3 +56,44 @@ def test_subspace_distance_is_the_sine_of_the_angle():
 def test_relative_error():
     assert relative_error([[3.0, 4.0]], [[3.0, 4.5]]) == pytest.approx(0.1)
     assert relative_error([[0.0]], [[2.0]]) == 2.0
+
+
+HADAMARD = np.array([[1.0, 1.0], [1.0, -1.0]])
+
+
+@pytest.mark.parametrize(
+    ("X", "value"),
+    [
+        (np.ones((5, 7)), 1.0),
+        (np.eye(6), 1.0),
+        (np.kron(HADAMARD, HADAMARD), 2.0),
+        (np.kron(HADAMARD, np.kron(HADAMARD, HADAMARD)), 8**0.5),
+        (1e-200 * np.outer([1.0, 2.0, -3.0], [4.0, -5.0]), 15e-200),
+        (np.zeros((2, 3)), 0.0),
+    ],
+)
+def test_max_norms_that_are_known(X, value):
+    assert max_norm(X) == pytest.approx(value, rel=1e-4)
+
+
+def test_max_norm_is_that_of_the_semidefinite_program():
+    rng = np.random.default_rng(0)
+    for shape, rank in (((8, 6), 6), ((5, 9), 2), ((7, 7), 3)):
+        X = rng.standard_normal((shape[0], rank)) @ rng.standard_normal((rank, shape[1]))
+        W, bound = cp.Variable((sum(shape), sum(shape)), PSD=True), cp.Variable()
+        constraints = [cp.diag(W) <= bound, W[: shape[0], shape[0] :] == X]
+        exact = cp.Problem(cp.Minimize(bound), constraints).solve(solver=cp.CLARABEL)
+        lower, upper = max_norm_bounds(X, tol=1e-6, max_iter=20_000)
+        assert lower <= exact * (1 + 1e-6)
+        assert upper >= exact * (1 - 1e-6)
+        assert upper - lower <= 1e-6 * lower
+
+
+def test_max_norm_says_what_it_does_not_know():
+    X = np.random.default_rng(0).standard_normal((9, 5))
+    with pytest.warns(ConvergenceWarning, match="raise max_iter=2"):
+        max_norm(X, max_iter=2)
+    with pytest.raises(ValueError, match="finite"):
+        max_norm(np.full((2, 2), np.nan))
+    with pytest.raises(ValueError, match="shape"):
+        max_norm(np.ones(3))

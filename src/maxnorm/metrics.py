@@ -1,7 +1,10 @@
 """How good a basis or a recovery is."""
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 
 from maxnorm._linalg import row_norms
 from maxnorm._typing import Array
@@ -61,3 +64,66 @@ def relative_error(X: ArrayLike, estimate: ArrayLike) -> float:
     X64, estimate64 = np.asarray(X, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     error = float(np.linalg.norm(X64 - estimate64))
     return error / size if (size := float(np.linalg.norm(X64))) else error
+
+
+def max_norm_bounds(X: ArrayLike, *, tol: float = 1e-4, max_iter: int = 2000) -> tuple[float, float]:
+    """Lower and upper bound of the max-norm, which lie within ``tol`` of each other unless rounds run out.
+
+    The max-norm is the smallest ``max_i norm(u_i) * max_j norm(v_j)`` over factorisations ``X = U V^T``. By
+    semidefinite duality it is also the largest nuclear norm of ``diag(a)^1/2 X diag(b)^1/2`` over weights
+    a and b that sum to one, which is concave in (a, b). The singular vectors of that matrix give a
+    factorisation, whose row norms say which weights to raise. Every round certifies both sides.
+
+    Cost: a singular value decomposition a round, some ten to two hundred rounds.
+    """
+    X64 = np.asarray(X, dtype=np.float64)
+    if X64.ndim != 2 or not X64.size:
+        raise ValueError(f"X must be a matrix with entries, got shape {X64.shape}")
+    if not np.isfinite(X64).all():
+        raise ValueError("X must be finite, got NaN or infinity")
+    size = float(np.abs(X64).max())
+    if not size:
+        return 0.0, 0.0
+    X64 = X64 / size
+    a, b = (np.full(n, 1.0 / n) for n in X64.shape)
+    lower, upper = 0.0, np.inf
+    for _ in range(max_iter):
+        left, right = np.sqrt(a), np.sqrt(b)
+        P, sigma, Qt = np.linalg.svd(left[:, None] * X64 * right, full_matrices=False)
+        keep = sigma > 1e-12 * sigma[0]
+        P, root, Q = P[:, keep], np.sqrt(sigma[keep]), Qt[keep].T
+        U, V = X64 @ (right[:, None] * Q / root), X64.T @ (left[:, None] * P / root)
+        u, v = np.sum(U * U, axis=1), np.sum(V * V, axis=1)
+        lower = max(lower, float(sigma.sum()))
+        if np.abs(U @ V.T - X64).max() <= 1e-9:  # a factorisation, up to rounding errors
+            upper = min(upper, float(np.sqrt(u.max() * v.max())))
+        if upper - lower <= tol * lower:
+            break
+        a, b = _raised(a, u, tol), _raised(b, v, tol)
+    return size * lower, size * upper
+
+
+def _raised(weights: Array, squares: Array, tol: float) -> Array:
+    """Return weights raised where rows are long; none vanishes, or the factorisation would lose its row."""
+    raised = weights * squares**2
+    return (1.0 - 0.1 * tol) * raised / raised.sum() + 0.1 * tol / len(weights)
+
+
+def max_norm(X: ArrayLike, *, tol: float = 1e-4, max_iter: int = 2000) -> float:
+    """Max-norm of a matrix: an upper bound that is at most ``tol`` too large, see :func:`max_norm_bounds`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(max_norm(np.array([[1.0, 1.0], [1.0, -1.0]])), 6)
+    1.414214
+    """
+    lower, upper = max_norm_bounds(X, tol=tol, max_iter=max_iter)
+    if upper - lower > tol * lower:
+        warnings.warn(
+            f"the max-norm is only known to lie between {lower:.6g} and {upper:.6g}; "
+            f"raise max_iter={max_iter}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return upper
