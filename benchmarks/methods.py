@@ -7,7 +7,6 @@ left out by name.
 import contextlib
 import importlib.util
 import io
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import numpy as np
 from sklearn.decomposition import PCA, IncrementalPCA, MiniBatchDictionaryLearning
 
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
-from maxnorm.published import run_published
+from maxnorm.published import PublishedLearner
 
 
 @dataclass(frozen=True)
@@ -57,28 +56,10 @@ class Batch(Estimator):
         self.estimator.fit(X)
 
 
-class Published:
-    """The algorithm behind the paper's figures, one sample after the other."""
-
-    def __init__(self, method, d, p):
-        self.waiting = deque()
-        first = np.linalg.qr(np.random.default_rng(0).standard_normal((p, d)))[0]
-        self.states = run_published(self._arriving(), first, p**-0.5, p**-0.5, method)
-
-    def _arriving(self):
-        while True:
-            yield self.waiting.popleft()
-
-    def partial_fit(self, X):
-        """Learn from more samples."""
-        self.waiting.extend(X)
-        for _ in X:
-            self.state = next(self.states)
-
-    @property
-    def basis(self):
-        """The basis learnt so far, in columns."""
-        return self.state.L
+def published(method, d, p):
+    """Return the algorithm behind the paper's figures, one sample after the other."""
+    first = np.linalg.qr(np.random.default_rng(0).standard_normal((p, d)))[0]
+    return Estimator(PublishedLearner(method, first, p**-0.5, p**-0.5))
 
 
 class HyperSpy:
@@ -133,8 +114,8 @@ def alternating_projections(d):
 METHODS = [
     Method("MaxNormDecomposition", lambda d, p: Estimator(MaxNormDecomposition(d, random_state=0))),
     Method("OnlineRobustPCA", lambda d, p: Estimator(OnlineRobustPCA(d, random_state=0))),
-    Method("OMRMD as published", lambda d, p: Published("omrmd", d, p)),
-    Method("OR-PCA as published", lambda d, p: Published("orpca", d, p)),
+    Method("OMRMD as published", lambda d, p: published("omrmd", d, p)),
+    Method("OR-PCA as published", lambda d, p: published("orpca", d, p)),
     Method("HyperSpy ORPCA", HyperSpy, package="hyperspy"),
     Method("scikit-learn IncrementalPCA", lambda d, p: Estimator(IncrementalPCA(d))),
     Method(

@@ -76,3 +76,68 @@ def demo(output: Path, side: int) -> None:
     except OSError as error:
         raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
     console.print(f"picture: {output}")
+
+
+@main.command()
+@click.argument("figures", nargs=-1, metavar="[FIGURE]...")
+@click.option("--quick", "size", flag_value="quick", help="Small problems: a few minutes.")
+@click.option("--full", "size", flag_value="full", help="The paper's sizes, ten repetitions: days.")
+@click.option("--repetitions", type=click.IntRange(1), help="Repetitions of each cell.")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cells at a time.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("maxnorm-reproduction"),
+    show_default=True,
+    help="Folder for results and figures; cells that are there already are not computed again.",
+)
+def reproduce(
+    figures: tuple[str, ...], size: str | None, repetitions: int | None, jobs: int, output: Path
+) -> None:
+    """Repeat the paper's experiments: all of them, or those named.
+
+    FIGURE is one of grid, rank-low, rank-mid, samples, large, theory, noise. Without --quick or --full the
+    sizes are the paper's with one repetition, which takes hours. Ctrl-C loses only the cells under way.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.ClickException("the figures need matplotlib: pip install 'maxnorm[plot]'")
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from maxnorm.reproduce import claims, page, plan, store
+
+    unknown = [name for name in figures if name not in plan.FIGURES]
+    if unknown:
+        raise click.ClickException(f"no figure {unknown[0]!r}; there are {', '.join(plan.FIGURES)}")
+    try:
+        (output / "cells").mkdir(parents=True, exist_ok=True)
+        (output / "cells" / ".writable").touch()
+    except OSError as error:
+        raise click.ClickException(f"cannot write to {output}: {error.strerror}") from error
+
+    size = size or "standard"
+    times = repetitions or plan.SIZES[size].repetitions
+    wanted = {name: plan.cells(name, plan.SIZES[size], times) for name in figures or plan.FIGURES}
+    console = Console()
+    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    try:
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("cells", total=None)
+            results = store.run(
+                [cell for cells in wanted.values() for cell in cells],
+                output,
+                jobs,
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
+    except KeyboardInterrupt:
+        console.print(f"stopped; finished cells are in {output}, and the same command goes on from there")
+        raise click.exceptions.Exit(130) from None
+    except (store.CellError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    drawn = {name: {cell: results[cell] for cell in cells} for name, cells in wanted.items()}
+    path = page.write(drawn, size, times, output)
+    for name, these in drawn.items():
+        for claim in claims.judge(name, these):
+            console.print(f"[bold]{claim.verdict:9}[/] {claim.statement} [dim]({claim.evidence})[/]")
+    console.print(f"page: {path}")

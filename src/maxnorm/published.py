@@ -7,9 +7,9 @@ sample at a time, one pass of column updates, nothing forgotten, no batching: th
 implementation that the benchmarks time.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -26,9 +26,9 @@ MAX_SWEEPS = 101  # for OMRMD; OR-PCA goes on until it stops
 
 
 def run_published(
-    samples: Iterable[Array], L: Array, lambda1: float, lambda2: float, method: Literal["omrmd", "orpca"]
+    samples: Iterable[Array], L: Array, lambda1: float, lambda2: float, method: str
 ) -> Iterator[State]:
-    """Yield the state after each sample, starting from the basis L."""
+    """Yield the state after each sample, starting from the basis L; ``method`` is "omrmd" or "orpca"."""
     state = State.start(L)
     for z in samples:
         if method == "omrmd":
@@ -41,6 +41,31 @@ def run_published(
         basis = update(state.L, statistics.A, statistics.B, lambda1)
         state = replace(state, L=basis, statistics=statistics, n_samples=state.n_samples + 1)
         yield state
+
+
+class PublishedLearner:
+    """The same with ``partial_fit`` and ``components_``, to stand beside the estimators."""
+
+    def __init__(self, method: str, L: Array, lambda1: float, lambda2: float) -> None:
+        self._waiting: deque[Array] = deque()
+        self._states = run_published(self._arriving(), L, lambda1, lambda2, method)
+        self._state = State.start(L)
+
+    def _arriving(self) -> Iterator[Array]:
+        while True:
+            yield self._waiting.popleft()
+
+    def partial_fit(self, X: Array) -> "PublishedLearner":
+        """Learn from more samples, one after the other."""
+        self._waiting.extend(X)
+        for _ in X:
+            self._state = next(self._states)
+        return self
+
+    @property
+    def components_(self) -> Array:
+        """Basis vectors in rows."""
+        return self._state.L.T
 
 
 def encode_max_norm(z: Array, L: Array, lambda2: float) -> tuple[Array, Array]:

@@ -1,0 +1,97 @@
+"""``maxnorm reproduce``: cells are kept, found again, and never mistaken for others."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from maxnorm.reproduce import claims, page, plan, store
+from maxnorm.reproduce.cells import KINDS, Cell
+
+TINY = plan.Size(p=20, n=200, shares=(0.02, 0.1, 0.26), large=(20,), large_n=300, patience=9.0, repetitions=1)
+
+
+def cli(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "maxnorm", "reproduce", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
+
+
+def test_a_key_changes_with_every_setting_and_not_with_their_order():
+    one = Cell.of("dense", noise="none", sigma=0.1, p=10, d=2, n=50, seed=0)
+    assert one.key == Cell.of("dense", seed=0, n=50, d=2, p=10, sigma=0.1, noise="none").key
+    assert one.key != Cell.of("dense", noise="none", sigma=0.1, p=10, d=2, n=50, seed=1).key
+    assert one.key != Cell.of("outliers", noise="none", sigma=0.1, p=10, d=2, n=50, seed=0).key
+
+
+def test_all_figures_from_cells_to_page(tmp_path):
+    figures = {}
+    for name in plan.FIGURES:
+        cells = plan.cells(name, TINY, 1)
+        steps = []
+        figures[name] = store.run(cells, tmp_path, 2, lambda *at, steps=steps: steps.append(at))
+        assert steps[-1] == (len(set(cells)),) * 2
+        assert len(figures[name]) == len(set(cells))
+    path = page.write(figures, "tiny", 1, tmp_path)
+    text = path.read_text()
+    assert "http" not in text.replace("http://www.w3.org", "")  # opens offline
+    assert text.count("data:image/png") == len(plan.FIGURES)
+    for name in plan.FIGURES:
+        assert (tmp_path / "figures" / f"{name}.svg").stat().st_size > 1000
+    verdicts = [claim for name, results in figures.items() for claim in claims.judge(name, results)]
+    assert {claim.verdict for claim in verdicts} <= {"agree", "partly", "disagree"}
+    assert len(json.loads((tmp_path / "results.json").read_text())["cells"]) > 50
+
+
+def test_kept_cells_are_not_computed_again(tmp_path, monkeypatch):
+    cell = Cell.of("dense", noise="none", sigma=0.1, p=10, d=2, n=50, seed=0)
+    first = store.run([cell], tmp_path, 1, lambda *at: None)
+    monkeypatch.setitem(KINDS, "dense", lambda **settings: {"ev": -1.0})
+    assert store.run([cell], tmp_path, 1, lambda *at: None) == first
+    other = Cell.of("dense", noise="none", sigma=0.2, p=10, d=2, n=50, seed=0)
+    store.keep(other, other.run(), tmp_path)
+    assert store.load(other, tmp_path) == {"ev": -1.0}
+
+
+def test_a_cell_that_fails_is_named(tmp_path):
+    bad = Cell.of("dense", noise="unheard of", sigma=0.1, p=10, d=2, n=50, seed=0)
+    with pytest.raises(store.CellError, match="unheard of"):
+        store.run([bad], tmp_path, 1, lambda *at: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figure-9"], "no figure 'figure-9'; there are grid"),
+        (["theory", "-o", os.devnull + "/x"], "cannot write to"),
+    ],
+)
+def test_bad_input_gets_one_line(arguments, message):
+    process = cli(*arguments)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    process = cli("grid", "--quick", "-o", str(tmp_path), start_new_session=True)
+    deadline = time.monotonic() + 90
+    while not list((tmp_path / "cells").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "the same command goes on" in " ".join(output.split())
+    kept = list((tmp_path / "cells").glob("*.json"))
+    assert kept
+    for path in kept:
+        json.loads(path.read_text())
