@@ -66,7 +66,7 @@ def scale(quick):
                 [(400, d) for d in ((5, 40) if quick else (5, 10, 20, 40, 80, 160))], 1000
             ),
             "large": scaling.large(*((1000, 100) if quick else (3000, 300))),
-            "film": scaling.frames_a_second(60 if quick else 200),
+            "film": scaling.frames_a_second(60 if quick else 300),
             "single": scaling.single_rows(300 if quick else 1000),
         }
     tables["threads"] = scaling.with_threads(

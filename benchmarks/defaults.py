@@ -101,7 +101,7 @@ def situations(n=5000, p=200, d=10):
 
 def main():
     """Print both tables."""
-    console = Console(width=190)
+    console = Console(width=240)
     marks = ", ".join(map(str, MARKS))
     table = Table(
         "rank, corrupted, magnitude, dense noise",

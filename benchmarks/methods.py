@@ -40,7 +40,8 @@ class Estimator:
 
     def partial_fit(self, X):
         """Learn from more samples, or from all of them."""
-        getattr(self.estimator, "partial_fit", self.estimator.fit)(X)
+        online = hasattr(self.estimator, "partial_fit")
+        (self.estimator.partial_fit if online else self.estimator.fit)(X)
 
     @property
     def basis(self):

@@ -33,7 +33,7 @@ def test_every_method_runs_on_a_problem_and_is_reported(modules, tmp_path):
         "features": scaling.with_sizes([(20, 2), (40, 2)], 100),
         "components": scaling.with_sizes([(20, 2), (20, 3)], 100),
         "large": scaling.large(120, 6, goals=(0.3,)),
-        "film": scaling.frames_a_second(110, p=300),
+        "film": scaling.frames_a_second(30, p=300),
         "single": scaling.single_rows(20),
         "threads": scaling.with_threads([(20, 2)], 100),
     }

@@ -182,7 +182,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     def _learnt(self, state: State, Z: Array, *, whole_batches: bool = False) -> tuple[State, Array]:
         """Return the state after learning from Z batch by batch, and the rows that were not learnt from."""
         p, d = state.L.shape
-        with limited_blas(d * max(auto.BATCH_ENTRIES, 10 * p)):
+        with limited_blas(max(auto.BATCH_ENTRIES // p, 10), p, d):
             while len(Z):
                 size = self._batch_size(state)
                 if whole_batches and len(Z) < size:
@@ -360,7 +360,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         L = self.state_.L.astype(X.dtype, copy=False)
         block = max(1, BLOCK_ENTRIES // X.shape[1])
         unfinished = 0
-        with limited_blas(min(block, len(X)) * L.size):
+        with limited_blas(min(block, len(X)), *L.shape):
             for rows in gen_batches(len(X), block):
                 Z, observed = split_missing(X[rows])
                 code = encode(

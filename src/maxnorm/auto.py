@@ -23,7 +23,7 @@ MAX_SWEEPS = 1000  # for transform and friends, which solve to the tolerance
 LOOSE = 0.01  # a step this small against what is left unexplained makes no difference to the basis
 FIT_SWEEPS = (3, 30)  # while learning: few as long as the basis is poor, more as it gets better
 FORGETTING = (0.5, 7.0)  # while nothing improves any more, and while the residual is falling
-L1_FORGETTING = (1.0, 10.0)  # the same for noises that limit every pull, under which all goes slower
+L1_FORGETTING = (1.0, 15.0)  # the same for noises that limit every pull, under which all goes slower
 BATCH_PARTS = (10, 20, 60)  # a batch is this part of the samples seen: all explained; not so; but falling
 HALF_LIFE_PARTS, BATCH_ENTRIES = (
     20,
