@@ -139,7 +139,7 @@ def without_numba():
 
 
 def frames_a_second(n, p=76_800, d=5):
-    """Frames of a film that are learnt, after the first hundred, and read in a second, in single precision."""
+    """Single-precision frames that are learnt, after the first hundred, and read in a second."""
     X = film(n + 100, p)
     rows = []
     for Learner in LEARNERS:

@@ -69,6 +69,12 @@ def test_exact_basis_is_exact_for_any_condition_and_any_weight(condition, lambda
     assert np.all(lengths[eta > 1e-3 * eta.max()] >= lengths.max() * (1 - 1e-6))
 
 
+@pytest.mark.parametrize("lambda1", [0.0, 1e-300, 1e-18, 1e300])
+def test_exact_basis_takes_any_weight(lambda1):
+    A, B, _ = problem(9, 3, 0)
+    assert np.isfinite(max_norm_basis(A, B, lambda1)).all()
+
+
 def test_exact_basis_of_nothing_is_nothing():
     assert not max_norm_basis(np.eye(2), np.zeros((3, 2)), 1.0).any()
 

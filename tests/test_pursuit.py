@@ -108,3 +108,13 @@ def test_errors_name_the_parameter(parameters):
 def test_not_converged_is_said():
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         PrincipalComponentPursuit(max_iter=2).fit(np.random.default_rng(0).standard_normal((9, 5)))
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    data = make_corrupted_low_rank(60, 20, 2, corruption=0.05, random_state=0)
+    model = PrincipalComponentPursuit().fit(data.X)
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(np.full((4, 9), np.inf))
+    assert model.transform(data.X).shape == (60, 2)
+    with pytest.raises(ValueError, match="R has 5 columns"):
+        model.inverse_transform(np.ones((3, 5)))

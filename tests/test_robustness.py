@@ -236,3 +236,36 @@ def test_taking_nearly_everything_for_errors_is_said(Estimator):
     with pytest.warns(UserWarning, match="low-rank part is nearly zero.*noise='none'"):
         Estimator(n_components=3, random_state=0).fit(X)
     Estimator(n_components=3, noise="none", random_state=0).fit(X)  # says nothing: warnings are errors here
+
+
+@both
+@pytest.mark.parametrize("jitter", [0.0, 1e-6, 1.0])
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_background_of_a_film(Estimator, jitter, d):
+    """Something bright moves in front of a still scene, with and without sensor noise."""
+    rng = np.random.default_rng(0)
+    background = rng.uniform(50, 200, (24, 24))
+    frames = np.repeat(background[None], 300, axis=0)
+    for t, frame in enumerate(frames):
+        frame[2 * t % 18 :, 3 * t % 18 :][:6, :6] = 250.0
+    X = (frames + jitter * rng.standard_normal(frames.shape)).reshape(300, -1)
+    found = Estimator(n_components=d, random_state=0).fit(X).decompose(X).low_rank
+    assert relative_error(np.tile(background.ravel(), (300, 1)), found) < 0.005
+
+
+@both
+def test_a_mean_of_uneven_size(Estimator):
+    data = make_corrupted_low_rank(1000, 60, 4, corruption=0.0, random_state=1)
+    X = data.X + 1e3 * np.random.default_rng(5).standard_normal(60)
+    parts = Estimator(n_components=5, random_state=0).fit(X).decompose(X)
+    assert relative_error(X, parts.low_rank) < 1e-3
+    assert np.mean(parts.noise != 0) < 0.01
+
+
+@both
+def test_a_feature_that_appears_late_in_data_with_a_mean(Estimator):
+    data = make_corrupted_low_rank(5000, 60, 4, corruption=0.0, dense_noise=0.01, random_state=0)
+    X = data.X + 100.0
+    X[:30, 5] = np.nan
+    parts = Estimator(n_components=5, random_state=0).fit(X).decompose(X[-500:])
+    assert np.median(np.abs(parts.low_rank - X[-500:])[:, 5]) < 1.0

@@ -239,3 +239,42 @@ def test_a_fit_that_fails_while_learning_leaves_the_model_as_it_was():
     with pytest.raises(ValueError, match="init must have shape"):
         model.set_params(noise="capped", init=np.ones((2, 9))).fit(np.ones((5, 7)))
     assert model.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_entries_beyond_the_arithmetic_are_refused_and_nothing_is_lost(Estimator):
+    X = make_corrupted_low_rank(200, 20, 3, random_state=0).X
+    model = Estimator(n_components=3, random_state=0).partial_fit(X[:50].astype(np.float32))
+    before = model.components_.copy()
+    for value in (1e39, 1e160):
+        bad = X[50:51].copy()
+        bad[0, 2] = value
+        with pytest.raises(
+            ValueError, match=r"X contains .*, first in row 0, column 2; mark .* or rescale X"
+        ):
+            model.partial_fit(bad)
+        np.testing.assert_array_equal(model.components_, before)
+    model.partial_fit(X[51:])
+    with pytest.raises(ValueError, match="too large for float64 arithmetic"):
+        Estimator(n_components=3).fit(1e160 * X)
+
+
+@pytest.mark.parametrize("d", [50, 80])
+def test_cuts_make_no_difference_with_many_components(d):
+    X = make_corrupted_low_rank(150, 200, 20, corruption=0.1, random_state=0).X
+    whole = MaxNormDecomposition(n_components=d, random_state=0).fit(X)
+    cut = MaxNormDecomposition(n_components=d, random_state=0).partial_fit(X[:26]).partial_fit(X[26:])
+    np.testing.assert_array_equal(whole.components_, cut.components_)
+
+
+def test_components_cannot_be_written_to():
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 6)))
+    with pytest.raises(ValueError, match="read-only"):
+        model.components_[0] = 0.0
+
+
+def test_parameters_are_checked_before_waiting_rows_are_learnt():
+    model = MaxNormDecomposition(n_components=2, random_state=0).partial_fit(np.ones((3, 6)))
+    model.noise = "unheard of"
+    with pytest.raises(ValueError, match="noise of MaxNormDecomposition"):
+        model.transform(np.ones((1, 6)))

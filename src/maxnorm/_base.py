@@ -90,7 +90,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             self.__dict__.pop("_progress", None)
             self._check_parameters()
             Z = validated(self, X, reset=True)
@@ -112,7 +112,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
         Any number of rows from one up will do, and how they are cut into calls makes no difference: in the
         end the model is that of ``fit`` on all of them. Rows wait until they fill a batch of ``batch_size``.
-        Whatever is asked of the model in between takes them into account.
+        Whatever is asked of the model in between takes them into account, at the cost of a batch.
 
         Parameters
         ----------
@@ -124,33 +124,26 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         -------
         self
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             self._check_parameters()
             first = not self.__sklearn_is_fitted__()
             Z = validated(self, X, reset=first)
             before = _Progress(self._start(Z)) if first else self._progress
-            state, waiting = before.state, [*before.waiting, Z.astype(before.state.L.dtype, copy=False)]
+            state = before.state
+            if Z.dtype != state.L.dtype:
+                with np.errstate(over="ignore"):
+                    Z = within_range(Z.astype(state.L.dtype))
             known = before.batch if self.batch_size == "auto" else 0
             batch = known or self._batch_size(state)
-            if sum(map(len, waiting)) >= batch:
-                state, rest = self._learnt(state, np.concatenate(waiting), whole_batches=True)
-                waiting = [rest] if len(rest) else []
-                batch = 0
-            if waiting:  # these outlive the call, and the caller's memory is the caller's
-                waiting[-1] = waiting[-1].copy()
-            self._progress = _Progress(state, waiting, batch)
+            if sum(map(len, before.waiting)) + len(Z) >= batch:
+                state, rest = self._learnt(state, np.concatenate([*before.waiting, Z]), whole_batches=True)
+                self._progress = _Progress(state, [rest.copy()] if len(rest) else [])
+            else:
+                waiting = [*before.waiting, Z.copy()]  # the caller's memory is the caller's
+                while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
+                    waiting[-2:] = [np.concatenate(waiting[-2:])]  # so that there are never many pieces
+                self._progress = _Progress(state, waiting, batch)
         return self
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _start(self, Z: Array) -> State:
         p = Z.shape[1]
@@ -390,13 +383,16 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """All that was learnt, rows that wait for the rest of their batch included."""
         progress = self._progress
         if progress.waiting and progress.ahead is None:
+            self._check_parameters()
             progress.ahead, _ = self._learnt(progress.state, np.concatenate(progress.waiting))
         return progress.ahead or progress.state
 
     @property
     def components_(self) -> Array:
-        """Basis vectors in rows, of shape (n_components, n_features)."""
-        return self.state_.L.T
+        """Basis vectors in rows, of shape (n_components, n_features); a view that cannot be written to."""
+        view = self.state_.L.T
+        view.flags.writeable = False
+        return view
 
     @property
     def n_components_(self) -> int:
@@ -487,6 +483,18 @@ class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):
         return self.n_components_
 
 
+@contextmanager
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
 def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
     """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
     if isinstance(X, np.ma.MaskedArray):
@@ -500,14 +508,22 @@ def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
             if "could not convert" in str(error):
                 raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
             raise
-    Z: Array = np.asarray(X)
-    if np.isinf(Z).any():
-        row, column = np.argwhere(np.isinf(Z))[0]
-        raise ValueError(
-            f"X contains infinity, first in row {row}, column {column}; "
-            "mark entries that are not known as NaN, or clip them"
-        )
-    return Z
+    return within_range(np.asarray(X))
+
+
+def within_range(Z: Array) -> Array:
+    """Return Z if the squares of its entries can be added up, or say which entry is in the way."""
+    limit = 0.1 * float(np.finfo(Z.dtype).max) ** 0.5 / Z.shape[1] ** 0.5
+    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
+    if largest <= limit or np.isnan(largest):  # nothing but NaN
+        return Z
+    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
+    value = Z[row, column]
+    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {Z.dtype} arithmetic"
+    raise ValueError(
+        f"X contains {what}, first in row {row}, column {column}; "
+        "mark entries that are not known as NaN, clip them, or rescale X"
+    )
 
 
 def _is_as_before(estimator: BaseEstimator, X: ArrayLike) -> bool:

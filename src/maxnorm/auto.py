@@ -95,13 +95,15 @@ def capped_l1(state: State) -> CappedL1:
         0.1 * size,
         3.0 * size,
         components=state.L.shape[1],
-        leniency=leniency(state.scales),
+        leniency=leniency(state.scales, max(10.0, entry_scale(state.scales) / size if size else 0.0)),
         largest=LARGEST * entry_scale(state.scales),
     )
 
 
-def leniency(scales: Scales) -> Array | float:
+def leniency(scales: Scales, most: float) -> Array | float:
     """Thresholds of a feature that is nearly always rejected, while others are not, are raised tenfold.
+
+    The longer that goes on, the more they are raised, up to ``most``.
 
     A basis that is wrong in a feature, for instance because something stood still in the first frames of
     a film, makes every later value there look like a gross error, which would keep it wrong for good.
@@ -114,12 +116,22 @@ def leniency(scales: Scales) -> Array | float:
     error = np.sqrt(0.25 / seen)
     excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
     lenient = np.clip((excess - 0.6 - 2.0 * error) / 0.2, 0.0, 1.0)
-    return 1.0 + 9.0 * lenient if lenient.any() else 1.0
+    return 1.0 + (np.clip(0.2 * seen, 10.0, most) - 1.0) * lenient if lenient.any() else 1.0
 
 
 def l21_lambda2(state: State) -> float:
     """Half as much again as the norm of an ordinary sample's residual."""
     return 1.5 * residual_scale(state.scales) * math.sqrt(len(state.L))
+
+
+def max_norm_lambda1(state: State) -> float:
+    """``1 / sqrt(p)``, which has no unit; less if the data have a large mean.
+
+    The norm shortens the longest rows of L, those of the features with the largest mean, and the signal must
+    not drown in that.
+    """
+    entry = entry_scale(state.scales)
+    return min(1.0, signal_scale(state) / entry if entry else 1.0) / math.sqrt(len(state.L))
 
 
 def nuclear_lambda1(state: State) -> float:
@@ -183,7 +195,7 @@ def batch_size(state: State, half_life: float | None) -> int:
     done, stuck, improving = BATCH_PARTS
     parts = done + left**2 * (stuck - done + (improving - stuck) * falling(state.scales))
     grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, max(BATCH_ENTRIES / p, 25))
-    return max(least_batch(d) if state.time else FIRST_BATCH, int(grown))
+    return max(least_batch(d), 0 if state.time else FIRST_BATCH, int(grown))
 
 
 def least_batch(d: int) -> int:
@@ -222,7 +234,7 @@ def standing_median(Z: Array, observed: Mask | None) -> Array | None:
         return None
     middle = _median(Z, observed)
     spread = _median(np.abs(Z - middle), observed)
-    stands = spread.any() and np.linalg.norm(middle) > STANDS_OUT * np.linalg.norm(spread)
+    stands = np.linalg.norm(middle) > STANDS_OUT * np.linalg.norm(spread)
     return middle if stands else None
 
 

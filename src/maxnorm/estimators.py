@@ -34,7 +34,7 @@ class _MaxNormRules(OnlineFactorisation):
     basis: Literal["exact", "bcd"]
 
     def _norm(self, state: State) -> MaxNorm:
-        lambda1 = 1.0 / math.sqrt(len(state.L)) if self.lambda1 == "auto" else float(self.lambda1)
+        lambda1 = auto.max_norm_lambda1(state) if self.lambda1 == "auto" else float(self.lambda1)
         return MaxNorm(lambda1, self.basis)
 
     def _basis_size(self, state: State) -> float:
@@ -76,8 +76,8 @@ class MaxNormDecomposition(_MaxNormRules, OnlineDecomposition):
         residual. "auto" follows robust scales of the data and of the residual. For "capped" it is the least
         threshold; that of a sample is larger if it is fitted badly.
     batch_size : int or "auto"
-        Samples between two updates of the basis. "auto" begins with half the components, at least 10, and
-        grows to a twentieth of the samples seen.
+        Samples between two updates of the basis. "auto" begins with two fifths of the components, at least
+        10, and grows to a tenth of the samples seen, more slowly while there is much to learn.
     forgetting : float or "auto"
         A sample seen at time t counts as ``t ** forgetting``: 0 never forgets, 10 remembers the last
         tenth. "auto" forgets fast while the basis improves and little afterwards.

@@ -100,7 +100,7 @@ def max_norm_bounds(X: ArrayLike, *, tol: float = 1e-4, max_iter: int = 2000) ->
         if upper - lower <= tol * lower:
             break
         a, b = _raised(a, u, tol), _raised(b, v, tol)
-    return size * lower, size * upper
+    return size * min(lower, upper), size * upper
 
 
 def _raised(weights: Array, squares: Array, tol: float) -> Array:

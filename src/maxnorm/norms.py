@@ -135,7 +135,7 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     C = B @ (Q / size)
     squares = C * C
     eta, target, ones = np.zeros(len(C)), np.inf, np.ones(len(D))
-    rows = np.flatnonzero(squares @ ones > 1e-150) if lambda1 > 0.0 else np.arange(0)  # may be bound
+    rows = np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)  # may be bound
     bare: Array | None = None  # 1 / norm of these rows if they are not
     for _ in range(100):
         if not len(rows):
@@ -144,6 +144,8 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
         lengths = squares[rows] * shifted
         lengths *= shifted
         norm = np.sqrt(lengths @ ones)
+        if norm.min() < 1e-75:  # a weight so large that nothing is left
+            break
         rate = norm**3 / np.einsum("ij,ij->i", lengths, shifted)  # d eta / d(1 / norm)
         inverse = 1.0 / norm - eta[rows] / rate  # the tangent at eta = 0
         previous, target = target, _waterline(inverse, rate, lambda1)
@@ -163,7 +165,7 @@ def _waterline(ground: Array, width: Array, volume: float) -> float:
     while True:
         level = (volume + float(width @ ground)) / float(width.sum())
         under = ground < level
-        if under.all():
+        if under.all() or not under.any():  # none: the volume is lost in rounding errors
             return level
         ground, width = ground[under], width[under]
 

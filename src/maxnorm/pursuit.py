@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm._base import BLOCK_ENTRIES, Decomposition, invalid, is_number, validated
+from maxnorm._base import BLOCK_ENTRIES, Decomposition, all_or_nothing, invalid, is_number, validated
 from maxnorm._typing import Array, Mask
 from maxnorm.online import split_missing
 
@@ -189,9 +189,13 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        self._check_parameters()
-        Z = validated(self, X, reset=True)
-        Z, observed = split_missing(Z.astype(np.float64, copy=False))
+        with all_or_nothing(self):
+            self._check_parameters()
+            self._split(validated(self, X, reset=True).astype(np.float64, copy=False))
+        return self
+
+    def _split(self, X: Array) -> None:
+        Z, observed = split_missing(X)
         lambda2 = max(Z.shape) ** -0.5 if self.lambda2 == "auto" else float(self.lambda2)
 
         sigma: Array = np.zeros(0)
@@ -204,13 +208,12 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
         found = pursue(Z, observed, step, lambda2, self.tol, self.max_iter)
         if not found.converged.all():
-            self._warn("fit", 3)
+            self._warn("fit", 4)
         self.components_ = V.T[::-1].copy()
         self.singular_values_ = sigma[::-1].copy()
         self.low_rank_ = found.low_rank
         self.noise_ = found.noise if observed is None else found.noise * observed
         self.n_iter_ = found.n_iter
-        return self
 
     def decompose(self, X: ArrayLike) -> Decomposition:
         """Split new samples into a part in the subspace that was learnt and noise of least absolute sum.
@@ -273,7 +276,13 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        return check_array(R, dtype=[np.float64, np.float32], ensure_min_features=0) @ self.components_
+        coefficients = check_array(R, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="R")
+        if coefficients.shape[1] != self.n_components_:
+            raise ValueError(
+                f"R has {coefficients.shape[1]} columns, but this PrincipalComponentPursuit has "
+                f"{self.n_components_} components; pass what transform returned"
+            )
+        return coefficients @ self.components_
 
     @property
     def n_components_(self) -> int:

@@ -60,6 +60,7 @@ def _grid(results: Results) -> list[Claim]:
     share, n = _share(results, "omrmd", "orpca")
     best, _ = _share(results, "pcp", "omrmd")
     ours, _ = _share(results, "ours", "pcp", 0.0005)
+    ahead, _ = _share(results, "ours", "pcp", -0.0005)
     same = _close(results, "ours", "nuclear")
     return [
         Claim(
@@ -69,9 +70,9 @@ def _grid(results: Results) -> list[Claim]:
         ),
         Claim(
             "PCP, as a batch method, is always best",
-            "disagree" if ours >= 0.5 else _verdict(best),
+            "disagree" if ahead >= 0.25 else _verdict(best),
             f"level with or ahead of OMRMD as published in {best:.0%} of cells; MaxNormDecomposition in "
-            f"one pass is level with or ahead of PCP in {ours:.0%}",
+            f"one pass is ahead of PCP in {ahead:.0%}, and level with it or ahead in {ours:.0%}",
         ),
         Claim(
             "The advantage is the max-norm's",

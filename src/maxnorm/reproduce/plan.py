@@ -83,10 +83,11 @@ def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
                 d=p // 10,
                 n=size.large_n,
                 rho=0.3,
-                seed=0,
+                seed=seed,
                 start="orthonormal",
                 patience=size.patience,
             )
+            for seed in seeds
             for p in size.large
             for method in ("omrmd", "orpca", "ours", "nuclear")
         ]

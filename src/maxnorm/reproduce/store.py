@@ -21,9 +21,10 @@ class CellError(RuntimeError):
 def load(cell: Cell, folder: Path) -> Result | None:
     """Return a kept result, or None."""
     path = folder / "cells" / f"{cell.key}.json"
-    if not path.exists():
+    try:
+        result: Result = json.loads(path.read_text())["result"]
+    except (OSError, ValueError, KeyError):  # not there, or not ours: it is computed again
         return None
-    result: Result = json.loads(path.read_text())["result"]
     return result
 
 
