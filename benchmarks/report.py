@@ -70,6 +70,11 @@ def compared(records):
         samples = f"{r['samples']} (stopped)" if r["stopped"] else f"{r['samples']}"
         times = f"{r['ms']:.3f} | {r['ms'] / ours:.1f}"
         yield f"| {r['method']} | {r['ev']:.4f} | {samples} | {times} | {memory} | {goals} |"
+    better = [f"{r['method']} ({r['ev']:.4f})" for r in records[1:] if r["ev"] > records[0]["ev"] + 0.0002]
+    faster = [r["method"] for r in records[1:] if r["ms"] < 0.95 * ours]
+    yield ""
+    yield f"More accurate than `MaxNormDecomposition` here: {', '.join(better) or 'none'}."
+    yield f"Faster: {', '.join(faster) or 'none'}."
 
 
 def scaled(tables):

@@ -98,7 +98,9 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             for _ in range(self.n_epochs):
                 state, _ = self._learnt(state, Z)
             self._progress = _Progress(state)
-        if self.noise in ("capped", "l1") and auto.finds_nothing(state):
+            with limited_blas(1, *state.L.shape):
+                nothing = self.noise in ("capped", "l1") and auto.finds_nothing(state)
+        if nothing:
             warnings.warn(
                 "the low-rank part is nearly zero: most of X was taken for errors. If most entries of X are "
                 "zero or background, pass noise='none'; otherwise try another n_components",
@@ -154,7 +156,8 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng([FIRST_BASIS, seed])
         # Orthonormal columns; orthonormal rows if there are more components than features.
-        L = np.linalg.qr(rng.standard_normal((max(p, d), min(p, d))))[0]
+        with limited_blas(1, p, d):
+            L = np.linalg.qr(rng.standard_normal((max(p, d), min(p, d))))[0]
         return State.start((L if p >= d else L.T).astype(Z.dtype))
 
     def _given_basis(self, p: int, d: int) -> Array:
