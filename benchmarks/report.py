@@ -116,7 +116,10 @@ def draw_curves(records, path):
     import matplotlib.pyplot as plt
 
     problems = list(dict.fromkeys(record["problem"] for record in records))
-    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(record["method"] for record in records))}
+    names = list(dict.fromkeys(record["method"] for record in records))
+    colours = dict(
+        zip(names, plt.get_cmap("tab20").colors[::2] + plt.get_cmap("tab20").colors[1::2], strict=False)
+    )
     figure, axes = plt.subplots(
         2, len(problems), figsize=(3.4 * len(problems), 6.4), sharey=True, layout="constrained", squeeze=False
     )
