@@ -438,7 +438,38 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         return tags
 
 
-class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):  # type: ignore[misc]
+class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
+    """What estimators share whose transform gives coefficients in ``components_``."""
+
+    components_: Array
+
+    def inverse_transform(self, R: ArrayLike) -> Array:
+        """Low-rank samples with the given coefficients.
+
+        Parameters
+        ----------
+        R : array-like of shape (n_samples, n_components_)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        coefficients = check_array(R, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="R")
+        basis = self.components_
+        if coefficients.shape[1] != len(basis):
+            raise ValueError(
+                f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
+                f"{len(basis)} components; pass what transform returned"
+            )
+        return coefficients @ basis
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
     """Estimators whose transform gives coefficients."""
 
     def transform(self, X: ArrayLike) -> Array:
@@ -460,30 +491,6 @@ class OnlineDecomposition(ClassNamePrefixFeaturesOutMixin, OnlineFactorisation):
         for _, _, code in self._encode(X):
             blocks.append(code.R)  # not a comprehension: its frame would take the blame in warnings
         return np.concatenate(blocks)
-
-    def inverse_transform(self, R: ArrayLike) -> Array:
-        """Low-rank samples with the given coefficients.
-
-        Parameters
-        ----------
-        R : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        coefficients = check_array(R, dtype=[np.float64, np.float32], input_name="R")
-        if coefficients.shape[1] != self.state_.L.shape[1]:
-            raise ValueError(
-                f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
-                f"{self.state_.L.shape[1]} components; pass what transform returned"
-            )
-        return coefficients @ self.components_
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
 
 
 @contextmanager

@@ -13,12 +13,20 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm._base import BLOCK_ENTRIES, Decomposition, all_or_nothing, invalid, is_number, validated
+from maxnorm._base import (
+    BLOCK_ENTRIES,
+    CoefficientsMixin,
+    Decomposition,
+    all_or_nothing,
+    invalid,
+    is_number,
+    validated,
+)
 from maxnorm._typing import Array, Mask
 from maxnorm.online import split_missing
 
@@ -130,7 +138,7 @@ def pursue(
     return whole._replace(n_iter=iteration)
 
 
-class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrincipalComponentPursuit(CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Low rank plus sparse noise, from all samples at once.
 
     Minimises the nuclear norm of the low-rank part plus ``lambda2`` times the absolute sum of the noise,
@@ -264,34 +272,10 @@ class PrincipalComponentPursuit(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         return self.decompose(X).coefficients
 
-    def inverse_transform(self, R: ArrayLike) -> Array:
-        """Low-rank samples with the given coefficients.
-
-        Parameters
-        ----------
-        R : array-like of shape (n_samples, n_components_)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        coefficients = check_array(R, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="R")
-        if coefficients.shape[1] != self.n_components_:
-            raise ValueError(
-                f"R has {coefficients.shape[1]} columns, but this PrincipalComponentPursuit has "
-                f"{self.n_components_} components; pass what transform returned"
-            )
-        return coefficients @ self.components_
-
     @property
     def n_components_(self) -> int:
         """Rank of the low-rank part."""
         return len(self.components_)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
 
     def _check_parameters(self) -> None:
         name = type(self).__name__
