@@ -104,18 +104,18 @@ def curve(
     basis, chunks = samples(p, d, n, rho, seed)
     if method == "pcp":
         X = np.concatenate(list(chunks))
-        begin = time.perf_counter()
+        begin = time.process_time()
         found = PrincipalComponentPursuit(tol=1e-5, max_iter=300).fit(X).components_[:d]
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
         return {"samples": [n], "seconds": [seconds], "ev": [expressed_variance(basis, found.T)]}
     model, seen, seconds = learner(method, p, d, start, seed), 0, 0.0
     result: Result = {"samples": [], "seconds": [], "ev": []}
     for chunk in chunks:
         parts = np.array_split(chunk, 5) if seen < 5 * CHUNK and len(chunk) >= 5 * d else [chunk]
         for part in parts:  # early samples are looked at more closely
-            begin = time.perf_counter()
+            begin = time.process_time()
             model.partial_fit(part)
-            seconds += time.perf_counter() - begin
+            seconds += time.process_time() - begin
             seen += len(part)
             result["samples"].append(seen)
             result["seconds"].append(round(seconds, 4))
