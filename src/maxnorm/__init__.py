@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from maxnorm.estimators import Decomposition, MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+    from maxnorm.persistence import load
     from maxnorm.pursuit import PrincipalComponentPursuit
+    from maxnorm.streams import Stream, open_stream
 
 __all__ = [
     "Decomposition",
@@ -12,21 +14,28 @@ __all__ = [
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "Stream",
+    "load",
+    "open_stream",
 ]
 __version__ = "0.1.0"
 
 
+_HOMES = {
+    "PrincipalComponentPursuit": "pursuit",
+    "Stream": "streams",
+    "load": "persistence",
+    "open_stream": "streams",
+}
+
+
 def __getattr__(name: str) -> object:
-    """Import the estimators when they are asked for: the engine and the command line do without them."""
-    if name == "PrincipalComponentPursuit":
-        from maxnorm import pursuit
+    """Import what is asked for when it is asked for: the engine and the command line do without the rest."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return pursuit.PrincipalComponentPursuit
-    if name in __all__:
-        from maxnorm import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"maxnorm.{_HOMES.get(name, 'estimators')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
@@ -20,20 +21,31 @@ from sklearn.base import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from maxnorm import auto
+from maxnorm import auto, persistence
 from maxnorm._threads import limited_blas
 from maxnorm._typing import Array, Mask
+from maxnorm._validation import (
+    all_or_nothing,
+    invalid,
+    is_alternative,
+    is_number,
+    validated,
+    validated_batch,
+    within_range,
+)
 from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
 from maxnorm.norms import FactorNorm
-from maxnorm.online import State, split_missing, step, surrogate
+from maxnorm.online import Progress, State, split_missing, step, surrogate
+from maxnorm.streams import Stream, StreamError, open_stream
 
 FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
 BLOCK_ENTRIES = 2**21  # entries of X that transform and friends look at in one go
 
 RandomState = int | np.random.RandomState | None
+Samples = Any  # array-like, data frame, sparse matrix, Dask collection or Stream
 
 
 class Decomposition(NamedTuple):
@@ -46,17 +58,24 @@ class Decomposition(NamedTuple):
     converged: Mask  #: whether the solver met its tolerance, sample by sample
 
 
-@dataclass(eq=False)
-class _Progress:
-    """What an estimator has learnt, and rows that do not fill a batch yet; only ``ahead`` ever changes."""
+class SavedMixin:
+    """Estimators that can be kept in a file."""
 
-    state: State
-    waiting: list[Array] = field(default_factory=list)
-    batch: int = 0  # rows to wait for, if that is known
-    ahead: State | None = None  # the state with the waiting rows learnt too, once somebody has asked for it
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, from which :func:`maxnorm.load` makes it again.
+
+        One file without pickle: nothing in it is executed. It replaces a file of that name in one move, so
+        that a crash or a full disk leaves the one of before.
+
+        Parameters
+        ----------
+        path : path
+            Where; ``.maxnorm`` is a good ending.
+        """
+        persistence.save(self, path)
 
 
-class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators share; subclasses say which norm and which noise."""
 
     n_components: int | None
@@ -71,35 +90,45 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     n_epochs: int
     init: str | ArrayLike
     random_state: RandomState
-    _progress: _Progress
+    _progress: Progress
 
     _missing_lambda2 = 0.0
+    _unstored = 0.0  # what an entry is that a sparse matrix does not store
 
     # -- learning -----------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: Samples, y: object = None, *, callback: Callable[[Self], object] | None = None) -> Self:
         """Forget everything and learn from X, in ``n_epochs`` passes over consecutive batches.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples in rows. NaN marks missing entries.
+        X : array-like of shape (n_samples, n_features), sparse matrix, or Stream
+            Samples in rows. NaN marks missing entries. A stream that fails halfway raises its error, and
+            what was learnt until then is kept.
         y : ignored
+        callback : callable or None
+            Called with the estimator after every batch that was read, to show progress, save, or stop by
+            raising an exception, which keeps what was learnt.
 
         Returns
         -------
         self
         """
-        with all_or_nothing(self):
-            self.__dict__.pop("_progress", None)
-            self._check_parameters()
-            Z = validated(self, X, reset=True)
-            state = self._start(Z)
-            for _ in range(self.n_epochs):
-                state, _ = self._learnt(state, Z)
-            self._progress = _Progress(state)
-            with limited_blas(1, *state.L.shape):
-                nothing = self.noise in ("capped", "l1") and auto.finds_nothing(state)
+        stream = as_stream(X, callback)
+        if stream is not None:
+            self._fit_stream(stream, callback)
+        else:
+            with all_or_nothing(self):
+                self.__dict__.pop("_progress", None)
+                self._check_parameters()
+                Z = validated(self, X, reset=True)
+                state = self._start(Z)
+                for _ in range(self.n_epochs):
+                    state, _ = self._learnt(state, Z)
+                self._progress = Progress(state)
+        state = self._progress.state
+        with limited_blas(1, *state.L.shape):
+            nothing = self.noise in ("capped", "l1") and auto.finds_nothing(state)
         if nothing:
             warnings.warn(
                 "the low-rank part is nearly zero: most of X was taken for errors. If most entries of X are "
@@ -109,7 +138,9 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             )
         return self
 
-    def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
+    def partial_fit(
+        self, X: Samples, y: object = None, *, callback: Callable[[Self], object] | None = None
+    ) -> Self:
         """Learn from more samples; memory does not grow with their number.
 
         Any number of rows from one up will do, and how they are cut into calls makes no difference: in the
@@ -118,34 +149,80 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), sparse matrix, or Stream
             Samples in rows. NaN marks missing entries.
         y : ignored
+        callback : callable or None
+            Called with the estimator after every batch that was read.
 
         Returns
         -------
         self
         """
-        with all_or_nothing(self):
-            self._check_parameters()
-            first = not self.__sklearn_is_fitted__()
-            Z = validated(self, X, reset=first)
-            before = _Progress(self._start(Z)) if first else self._progress
-            state = before.state
-            if Z.dtype != state.L.dtype:
-                with np.errstate(over="ignore"):
-                    Z = within_range(Z.astype(state.L.dtype))
-            known = before.batch if self.batch_size == "auto" else 0
-            batch = known or self._batch_size(state)
-            if sum(map(len, before.waiting)) + len(Z) >= batch:
-                state, rest = self._learnt(state, np.concatenate([*before.waiting, Z]), whole_batches=True)
-                self._progress = _Progress(state, [rest.copy()] if len(rest) else [])
-            else:
-                waiting = [*before.waiting, Z.copy()]  # the caller's memory is the caller's
-                while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
-                    waiting[-2:] = [np.concatenate(waiting[-2:])]  # so that there are never many pieces
-                self._progress = _Progress(state, waiting, batch)
+        stream = as_stream(X, callback)
+        if stream is not None:
+            self._take_stream(stream, callback)
+        else:
+            with all_or_nothing(self):
+                self._check_parameters()
+                self._take(validated(self, X, reset=not self.__sklearn_is_fitted__()))
         return self
+
+    def _fit_stream(self, stream: Stream, callback: Callable[[Self], object] | None) -> None:
+        if self.n_epochs > 1 and not stream.repeatable:
+            raise StreamError(
+                f"{stream.title}: can be read once only, but n_epochs={self.n_epochs}; give a file, or a "
+                "function that returns an iterator"
+            )
+        before = dict(self.__dict__)
+        self.__dict__.pop("_progress", None)
+        try:
+            for _ in range(self.n_epochs):
+                self._take_stream(stream, callback)
+                self._end_pass()
+        except BaseException:
+            if not self.__sklearn_is_fitted__():  # not a sample was learnt from
+                self.__dict__.update(before)
+            raise
+
+    def _take_stream(self, stream: Stream, callback: Callable[[Self], object] | None) -> None:
+        """Learn from a stream batch by batch; whatever happens, finished batches are learnt from."""
+        row = stream.first
+        for batch in stream.ahead():
+            with all_or_nothing(self):
+                self._check_parameters()
+                self._take(self._validated_batch(batch, stream, row))
+            row += batch.shape[0]
+            if callback is not None:
+                callback(self)
+        if not row:
+            raise StreamError(f"{stream.title}: has no samples")
+
+    def _validated_batch(self, batch: Any, stream: Stream, row: int) -> Array:
+        first = not self.__sklearn_is_fitted__()
+        return validated_batch(self, batch, stream, reset=first, unstored=self._unstored, row=row)
+
+    def _end_pass(self) -> None:
+        """Learn from rows that wait: nothing will fill their batch."""
+        self._progress = Progress(self.state_)
+
+    def _take(self, Z: Array) -> None:
+        """Learn from validated rows, or let them wait until they fill a batch."""
+        before = self._progress if self.__sklearn_is_fitted__() else Progress(self._start(Z))
+        state = before.state
+        if Z.dtype != state.L.dtype:
+            with np.errstate(over="ignore"):
+                Z = within_range(Z.astype(state.L.dtype))
+        known = before.batch if self.batch_size == "auto" else 0
+        batch = known or self._batch_size(state)
+        if sum(map(len, before.waiting)) + len(Z) >= batch:
+            state, rest = self._learnt(state, np.concatenate([*before.waiting, Z]), whole_batches=True)
+            self._progress = Progress(state, [rest.copy()] if len(rest) else [])
+        else:
+            waiting = [*before.waiting, Z.copy()]  # the caller's memory is the caller's
+            while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
+                waiting[-2:] = [np.concatenate(waiting[-2:])]  # so that there are never many pieces
+            self._progress = Progress(state, waiting, batch)
 
     def _start(self, Z: Array) -> State:
         p = Z.shape[1]
@@ -267,7 +344,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             value = getattr(self, parameter)
             least = 1 if kind is Integral else 0
             above = parameter == "half_life"
-            if not is_number(value, kind, least, above=above) and not _same(value, alternative):
+            if not is_number(value, kind, least, above=above) and not is_alternative(value, alternative):
                 raise invalid(name, parameter, value, allowed, alternative)
         known = {"l1", "capped", "l21", "squared", "none"}
         if isinstance(self.noise, str):
@@ -294,7 +371,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
 
     # -- using what was learnt ----------------------------------------------------------------------
 
-    def decompose(self, X: ArrayLike) -> Decomposition:
+    def decompose(self, X: Samples) -> Decomposition:
         """Split samples into a low-rank part, noise and a residual.
 
         Parameters
@@ -316,7 +393,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             )
         return Decomposition(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def score_samples(self, X: ArrayLike) -> Array:
+    def score_samples(self, X: Samples) -> Array:
         """Minus the loss of each sample, Eq. (2.9): the higher, the more normal.
 
         Parameters
@@ -332,7 +409,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
             blocks.append(-code.loss)  # not a comprehension: its frame would take the blame in warnings
         return np.concatenate(blocks)
 
-    def score(self, X: ArrayLike, y: object = None) -> float:
+    def score(self, X: Samples, y: object = None) -> float:
         """Mean of :meth:`score_samples`.
 
         A higher rank always explains held-out samples better: this compares samples, not ranks.
@@ -348,14 +425,39 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _encode(self, X: ArrayLike) -> Iterator[tuple[Array, Mask | None, Encoding]]:
+    def _encode(self, X: Samples) -> Iterator[tuple[Array, Mask | None, Encoding]]:
         """Encode X block by block, so that work space does not grow with the number of samples."""
         check_is_fitted(self)
         self._check_parameters()
-        X = validated(self, X, reset=False)
+        seen = unfinished = 0
+        for batch in self._validated_batches(X):
+            seen += len(batch)
+            for block in self._encoded(batch):
+                unfinished += int((~block[2].converged).sum())
+                yield block
+        if unfinished:
+            warnings.warn(
+                f"{unfinished} of {seen} samples did not reach tol={self.tol}; "
+                "raise max_iter, or accept the result with a larger tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _validated_batches(self, X: Samples) -> Iterator[Array]:
+        stream = as_stream(X)
+        if stream is None:
+            yield validated(self, X, reset=False)
+            return
+        row = stream.first
+        for batch in stream.ahead():
+            yield self._validated_batch(batch, stream, row)
+            row += batch.shape[0]
+        if not row:
+            raise StreamError(f"{stream.title}: has no samples")
+
+    def _encoded(self, X: Array) -> Iterator[tuple[Array, Mask | None, Encoding]]:
         L = self.state_.L.astype(X.dtype, copy=False)
         block = max(1, BLOCK_ENTRIES // X.shape[1])
-        unfinished = 0
         with limited_blas(min(block, len(X)), *L.shape):
             for rows in gen_batches(len(X), block):
                 Z, observed = split_missing(X[rows])
@@ -369,15 +471,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
                     max_iter=auto.MAX_SWEEPS if self.max_iter == "auto" else int(self.max_iter),
                     missing_lambda2=self._missing_lambda2,
                 )
-                unfinished += int((~code.converged).sum())
                 yield Z, observed, code
-        if unfinished:
-            warnings.warn(
-                f"{unfinished} of {len(X)} samples did not reach tol={self.tol}; "
-                "raise max_iter, or accept the result with a larger tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     # -- what was learnt ----------------------------------------------------------------------------
 
@@ -434,6 +528,7 @@ class OnlineFactorisation(TransformerMixin, BaseEstimator, ABC):  # type: ignore
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -472,7 +567,7 @@ class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
 class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
     """Estimators whose transform gives coefficients."""
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: Samples) -> Array:
         """Coefficients of samples in the learnt basis, solved to the tolerance ``tol``.
 
         A sample's coefficients do not depend on the others. Samples that do not reach the tolerance in
@@ -493,76 +588,9 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
         return np.concatenate(blocks)
 
 
-@contextmanager
-def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
-
-
-def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
-    """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-    if reset or not _is_as_before(estimator, X):
-        try:
-            X = validate_data(
-                estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
-            )
-        except ValueError as error:
-            if "could not convert" in str(error):
-                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
-            raise
-    return within_range(np.asarray(X))
-
-
-def within_range(Z: Array) -> Array:
-    """Return Z if the squares of its entries can be added up, or say which entry is in the way."""
-    limit = 0.1 * float(np.finfo(Z.dtype).max) ** 0.5 / Z.shape[1] ** 0.5
-    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
-    if largest <= limit or np.isnan(largest):  # nothing but NaN
-        return Z
-    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
-    value = Z[row, column]
-    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {Z.dtype} arithmetic"
-    raise ValueError(
-        f"X contains {what}, first in row {row}, column {column}; "
-        "mark entries that are not known as NaN, clip them, or rescale X"
-    )
-
-
-def _is_as_before(estimator: BaseEstimator, X: ArrayLike) -> bool:
-    """Whether X is an array such as validation would return; it takes longer than learning from a row."""
-    return (
-        type(X) is np.ndarray
-        and X.dtype.type in (np.float64, np.float32)
-        and X.dtype.isnative
-        and X.ndim == 2
-        and X.shape[0] > 0
-        and X.shape[1] == estimator.n_features_in_
-        and X.flags.c_contiguous
-        and not hasattr(estimator, "feature_names_in_")
-    )
-
-
-def is_number(value: object, kind: type, least: int, *, above: bool = False) -> bool:
-    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
-        return False
-    number = float(value)  # type: ignore[arg-type]
-    return math.isfinite(number) and (number > least if above else number >= least)
-
-
-def _same(value: object, alternative: object) -> bool:
-    return value is None if alternative is None else isinstance(value, str) and value == alternative
-
-
-def invalid(
-    estimator: str, parameter: str, value: object, allowed: str, alternative: object = ...
-) -> ValueError:
-    choice = "" if alternative is ... else f" or {alternative!r}"
-    return ValueError(f"{parameter} of {estimator} must be {allowed}{choice}, got {value!r}")
+def as_stream(X: Any, callback: object = None) -> Stream | None:
+    """Return X as a stream if it is one, or is read like one; None if it is an ordinary array."""
+    if isinstance(X, Stream):
+        return X
+    lazy = sp.issparse(X) or hasattr(X, "dask")
+    return open_stream(X) if lazy or callback is not None else None

@@ -16,10 +16,10 @@ from maxnorm._base import (
     OnlineDecomposition,
     OnlineFactorisation,
     RandomState,
-    invalid,
-    is_number,
+    Samples,
 )
 from maxnorm._typing import Array
+from maxnorm._validation import invalid, is_number
 from maxnorm.encoding import Encoding
 from maxnorm.noise import L1, Noise
 from maxnorm.norms import MaxNorm, NuclearNorm
@@ -335,7 +335,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, _MaxNormRules):  # type: ignore[mi
         self.init = init
         self.random_state = random_state
 
-    def transform(self, X: ArrayLike) -> Array:
+    _unstored = math.nan  # sparse matrices of ratings store what was observed
+
+    def transform(self, X: Samples) -> Array:
         """Fill in what is missing; what was observed stays as it is.
 
         Parameters

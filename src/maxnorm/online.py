@@ -36,6 +36,16 @@ class State:
         return cls(L=L, statistics=SufficientStatistics.zeros(*L.shape))
 
 
+@dataclass(eq=False)
+class Progress:
+    """A state, and rows that do not fill a batch yet; only ``ahead`` ever changes."""
+
+    state: State
+    waiting: list[Array] = field(default_factory=list)
+    batch: int = 0  # rows to wait for, if that is known
+    ahead: State | None = None  # the state with the waiting rows learnt too, once somebody has asked for it
+
+
 def run(
     state: State,
     batches: Iterable[Array],

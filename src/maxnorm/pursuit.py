@@ -18,16 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm._base import (
-    BLOCK_ENTRIES,
-    CoefficientsMixin,
-    Decomposition,
-    all_or_nothing,
-    invalid,
-    is_number,
-    validated,
-)
+from maxnorm._base import BLOCK_ENTRIES, CoefficientsMixin, Decomposition, SavedMixin
 from maxnorm._typing import Array, Mask
+from maxnorm._validation import all_or_nothing, invalid, is_number, validated
 from maxnorm.online import split_missing
 
 # The penalty mu is raised by STEP at first, while the constraint is farther from being met than the noise
@@ -138,7 +131,7 @@ def pursue(
     return whole._replace(n_iter=iteration)
 
 
-class PrincipalComponentPursuit(CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Low rank plus sparse noise, from all samples at once.
 
     Minimises the nuclear norm of the low-rank part plus ``lambda2`` times the absolute sum of the noise,

@@ -1,0 +1,133 @@
+"""Validation of data and parameters, with errors that say what is wrong and what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from maxnorm._typing import Array
+from maxnorm.streams.stream import Stream
+
+
+@contextmanager
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
+def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
+    """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
+    if reset or not _is_as_before(estimator, X):
+        try:
+            X = validate_data(
+                estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
+            )
+        except ValueError as error:
+            if "could not convert" in str(error):
+                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+            raise
+    return within_range(np.asarray(X))
+
+
+def validated_batch(
+    estimator: BaseEstimator, batch: Any, stream: Stream, *, reset: bool, unstored: float, row: int
+) -> Array:
+    """Return the same for a batch of a stream, which has its names from there and begins at some row."""
+    if sp.issparse(batch):
+        batch = _dense(batch, unstored)
+    if reset:
+        batch = validated(estimator, batch, reset=True)
+        if stream.names is not None:
+            estimator.feature_names_in_ = np.array(stream.names, dtype=object)
+        return batch
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and stream.names is not None and list(known) != list(stream.names):
+        pair = next(((a, b) for a, b in zip(known, stream.names, strict=False) if a != b), None)
+        first = "" if pair is None else f", first {pair[1]!r} in place of {pair[0]!r}"
+        raise ValueError(
+            f"{stream.title}: its features are not those that {type(estimator).__name__} has learnt{first}"
+        )
+    if batch.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"{stream.title}: has {batch.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    Z = check_array(batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X")
+    return within_range(Z, row)
+
+
+def _dense(batch: Any, unstored: float) -> Array:
+    if unstored == 0.0:
+        return batch.toarray()
+    entries = batch.tocoo()
+    kind = np.float32 if entries.dtype == np.float32 else np.float64
+    full = np.full(entries.shape, unstored, dtype=kind)
+    full[entries.row, entries.col] = entries.data
+    return full
+
+
+def within_range(Z: Array, first_row: int = 0) -> Array:
+    """Return Z if the squares of its entries can be added up, or say which entry is in the way."""
+    limit = 0.1 * float(np.finfo(Z.dtype).max) ** 0.5 / Z.shape[1] ** 0.5
+    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
+    if largest <= limit or np.isnan(largest):  # nothing but NaN
+        return Z
+    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
+    value = Z[row, column]
+    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {Z.dtype} arithmetic"
+    raise ValueError(
+        f"X contains {what}, first in row {first_row + row}, column {column}; "
+        "mark entries that are not known as NaN, clip them, or rescale X"
+    )
+
+
+def _is_as_before(estimator: BaseEstimator, X: ArrayLike) -> bool:
+    """Whether X is an array such as validation would return; it takes longer than learning from a row."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype.type in (np.float64, np.float32)
+        and X.dtype.isnative
+        and X.ndim == 2
+        and X.shape[0] > 0
+        and X.shape[1] == estimator.n_features_in_
+        and X.flags.c_contiguous
+        and not hasattr(estimator, "feature_names_in_")
+    )
+
+
+def is_number(value: object, kind: type, least: int, *, above: bool = False) -> bool:
+    """Whether a value is a finite number of a kind, and not less than it may be."""
+    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+        return False
+    number = float(value)  # type: ignore[arg-type]
+    return math.isfinite(number) and (number > least if above else number >= least)
+
+
+def is_alternative(value: object, alternative: object) -> bool:
+    """Whether a value is what may stand in place of a number: None, or a word."""
+    return value is None if alternative is None else isinstance(value, str) and value == alternative
+
+
+def invalid(
+    estimator: str, parameter: str, value: object, allowed: str, alternative: object = ...
+) -> ValueError:
+    """Return the error for a parameter: what it may be, and what it is."""
+    choice = "" if alternative is ... else f" or {alternative!r}"
+    return ValueError(f"{parameter} of {estimator} must be {allowed}{choice}, got {value!r}")
