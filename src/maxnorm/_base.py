@@ -168,6 +168,17 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
                 self._take(validated(self, X, reset=not self.__sklearn_is_fitted__()))
         return self
 
+    def flush(self) -> Self:
+        """Learn for good from rows that wait for the rest of their batch, as ``fit`` does at its end.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._progress = Progress(self.state_)
+        return self
+
     def _fit_stream(self, stream: Stream, callback: Callable[[Self], object] | None) -> None:
         if self.n_epochs > 1 and not stream.repeatable:
             raise StreamError(
@@ -179,7 +190,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         try:
             for _ in range(self.n_epochs):
                 self._take_stream(stream, callback)
-                self._end_pass()
+                self.flush()
         except BaseException:
             if not self.__sklearn_is_fitted__():  # not a sample was learnt from
                 self.__dict__.update(before)
@@ -201,10 +212,6 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
     def _validated_batch(self, batch: Any, stream: Stream, row: int) -> Array:
         first = not self.__sklearn_is_fitted__()
         return validated_batch(self, batch, stream, reset=first, unstored=self._unstored, row=row)
-
-    def _end_pass(self) -> None:
-        """Learn from rows that wait: nothing will fill their batch."""
-        self._progress = Progress(self.state_)
 
     def _take(self, Z: Array) -> None:
         """Learn from validated rows, or let them wait until they fill a batch."""

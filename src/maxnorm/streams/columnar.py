@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,11 @@ def parquet_stream(path: Path, *, batch_size: int | None, columns: Columns, tran
         raise StreamError(f"{title}: there is no .parquet file in this folder")
     lengths, schema = [], None
     for part in paths:
-        try:
-            with parquet.ParquetFile(part) as file:
-                if schema is not None and file.schema_arrow.names != schema.names:
-                    raise StreamError(f"{part}: its columns are not those of {paths[0]}")
-                schema = file.schema_arrow
-                lengths.append(file.metadata.num_rows)
-        except OSError as error:
-            raise _broken(error, part, "Parquet") from error
-    assert schema is not None
-    names = _numeric_names(schema, columns, title)
+        with parquet.ParquetFile(part) as file:
+            if schema is not None and file.schema_arrow.names != schema.names:
+                raise StreamError(f"{part}: its columns are not those of {paths[0]}")
+            schema = file.schema_arrow
+            lengths.append(file.metadata.num_rows)
 
     def read(start: int, some: list[str], size: int) -> Iterator[Array]:
         for part, length in zip(paths, lengths, strict=True):
@@ -44,21 +39,17 @@ def parquet_stream(path: Path, *, batch_size: int | None, columns: Columns, tran
             else:
                 start -= length
 
-    return _stream(read, title, names, sum(lengths), batch_size, transpose)
+    return _stream(read, schema, title, sum(lengths), batch_size, columns, transpose)
 
 
 def arrow_stream(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """Rows of an Arrow file (.arrow, .feather version 2)."""
     pyarrow = needs("pyarrow", "reading Arrow")
     title = str(path)
-    try:
-        with pyarrow.memory_map(title) as mapped:
-            file = pyarrow.ipc.open_file(mapped)
-            schema = file.schema
-            n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
-    except (OSError, pyarrow.ArrowInvalid) as error:
-        raise _broken(error, path, "Arrow") from error
-    names = _numeric_names(schema, columns, title)
+    with pyarrow.memory_map(title) as mapped:
+        file = pyarrow.ipc.open_file(mapped)
+        schema = file.schema
+        n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
 
     def read(start: int, some: list[str], size: int) -> Iterator[Array]:
         with pyarrow.OSFile(title) as opened:
@@ -71,12 +62,19 @@ def arrow_stream(path: Path, *, batch_size: int | None, columns: Columns, transp
                     start += part.num_rows
                 start -= batch.num_rows
 
-    return _stream(read, title, names, n, batch_size, transpose)
+    return _stream(read, schema, title, n, batch_size, columns, transpose)
 
 
 def _stream(
-    read: Any, title: str, names: list[str], n: int, batch_size: int | None, transpose: bool
+    read: Callable[[int, list[str], int], Iterator[Array]],
+    schema: Any,
+    title: str,
+    n: int,
+    batch_size: int | None,
+    columns: Columns,
+    transpose: bool,
 ) -> Stream:
+    names = _numeric_names(schema, None if transpose else columns, title)
     if not transpose:
         size = batch_rows(batch_size, len(names))
         return Stream(
@@ -87,12 +85,14 @@ def _stream(
             names=tuple(names),
         )
     size = batch_rows(batch_size, n)
+    picked, _ = chosen(columns, None, n, title)
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, len(names), size):
-            yield np.concatenate(list(read(0, names[i : i + size], 2**16))).T
+            batch = np.concatenate(list(read(0, names[i : i + size], 2**16))).T
+            yield np.ascontiguousarray(batch if picked is None else batch[:, picked])
 
-    return Stream(source, title, n_samples=len(names), n_features=n)
+    return Stream(source, title, n_samples=len(names), n_features=n if picked is None else len(picked))
 
 
 def _numeric_names(schema: Any, columns: Columns, title: str) -> list[str]:
@@ -114,9 +114,3 @@ def _numeric_names(schema: Any, columns: Columns, title: str) -> list[str]:
 def _table(batch: Any, names: list[str], title: str) -> Array:
     columns = [batch.column(name) for name in names]
     return np.column_stack([numeric(c.to_numpy(zero_copy_only=False), title) for c in columns])
-
-
-def _broken(error: Exception, path: Path, kind: str) -> Exception:
-    if isinstance(error, FileNotFoundError | PermissionError):
-        return error
-    return StreamError(f"{path}: not a {kind} file that is whole: {error}")

@@ -17,10 +17,7 @@ from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, cho
 def npy_stream(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """A .npy file, read piece by piece and never mapped as a whole: mapped pages count as memory."""
     title = str(path)
-    try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise StreamError(f"{title}: not a .npy file of numbers that is whole: {error}") from error
+    mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     require_two_dimensions(mapped.shape, title)
     if mapped.dtype.kind not in "fiub":
         raise StreamError(f"{title}: must be numeric, not {mapped.dtype}")
@@ -53,15 +50,11 @@ def npz_stream(
 ) -> Stream:
     """An array of a .npz file, decompressed as it is read."""
     title = str(path)
-    try:
-        archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise StreamError(f"{title}: not a .npz file that is whole: {error}") from error
-    with archive:
+    with zipfile.ZipFile(path) as archive:
         headers = {}
         for member in archive.namelist():
             with archive.open(member) as file:
-                headers[member.removesuffix(".npy")] = _npy_header(file, title)
+                headers[member.removesuffix(".npy")] = _npy_header(file)
         name = the_one(key, {k: shape for k, (shape, _, _) in headers.items()}, title)
     shape, fortran, dtype = headers[name]
     if dtype.kind not in "fiub":
@@ -77,7 +70,7 @@ def npz_stream(
 
     def source(start: int) -> Iterator[Array]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            _npy_header(file, title)
+            _npy_header(file)
             _skip(file, start * p * dtype.itemsize)
             for i in range(start, n, size):
                 rows = min(size, n - i)
@@ -93,16 +86,10 @@ def npz_stream(
     return Stream(source, title, n_samples=n, n_features=p if picked is None else len(picked))
 
 
-def _npy_header(file: Any, title: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, dtype = read(file)
-    except ValueError as error:
-        raise StreamError(f"{title}: holds something that is not an array: {error}") from error
-    return shape, fortran, dtype
+def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    first = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    return read(file)
 
 
 def _skip(file: Any, count: int) -> None:
@@ -118,21 +105,16 @@ def hdf5_stream(
     title = str(path)
     matlab = path.suffix == ".mat"
 
-    try:
-        with h5py.File(path, "r") as file:
-            found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[int, ...]] = {}
 
-            def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub" and not name.startswith("#"):
-                    found[name] = item.shape
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub" and not name.startswith("#"):
+            found[name] = item.shape
 
-            file.visititems(visit)
-            name = the_one(None if key is None else key.strip("/"), found, title)
-            shape, chunks = file[name].shape, file[name].chunks
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-        raise StreamError(f"{title}: not an HDF5 file that is whole: {error}") from error
+    with h5py.File(path, "r") as file:
+        file.visititems(visit)
+        name = the_one(None if key is None else key.strip("/"), found, title)
+        shape, chunks = file[name].shape, file[name].chunks
     flip = transpose != matlab
     n, p = shape[::-1] if flip else shape
     picked, _ = chosen(columns, None, p, title)
@@ -154,11 +136,7 @@ def zarr_stream(
     """An array of a Zarr store: the store itself, or one in its groups."""
     zarr = needs("zarr", "reading Zarr")
     title = str(path)
-
-    try:
-        node = zarr.open(path, mode="r")
-    except (FileNotFoundError, ValueError, KeyError) as error:
-        raise StreamError(f"{title}: not a Zarr store: {error}") from error
+    node = zarr.open(path, mode="r")
     if isinstance(node, zarr.Group):
         arrays = {
             name: item.shape for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array)
@@ -190,10 +168,6 @@ def mat_stream(
         variables = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
     except NotImplementedError:  # v7.3
         return hdf5_stream(path, batch_size=batch_size, columns=columns, key=key, transpose=transpose)
-    except (ValueError, TypeError, OSError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-        raise StreamError(f"{title}: not a MATLAB file that is whole: {error}") from error
     name = the_one(key, variables, title)
     whole = scipy.io.loadmat(path, variable_names=[name])[name]
     if not hasattr(whole, "tocsr"):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxnorm.streams import columnar, files, memory, text
-from maxnorm.streams.stream import Columns, Stream, StreamError
+from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError
 
 KEYED = {
     ".npz": files.npz_stream,
@@ -59,8 +59,9 @@ def open_stream(
         Samples a batch. None takes about eight megabytes, or what an iterable yields. It has no influence
         on what is learnt.
     columns : slice, int, str or sequence of these, or None
-        Features to take, by position or name; None takes all. A first column without a name in a CSV file
-        is taken for row labels, as pandas writes them, and left out.
+        Features to take, by position or name; None takes all. Digits that are no name are a position. A
+        first column without a name in a CSV file is taken for row labels, as pandas writes them, and left
+        out.
     key : str or None
         Which array, in formats that hold several.
     transpose : bool
@@ -121,17 +122,22 @@ def _open_path(x: str | os.PathLike[str], key: str | None, options: dict[str, An
     suffix = (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
     if path.is_dir():
         suffix = ".zarr" if _is_zarr(path) else ".parquet"
-    if suffix in KEYED:
-        return KEYED[suffix](path, key=key, **options)
-    if key is not None:
-        raise ValueError(f"key={key!r} is for files that hold several arrays, which {path} is not")
-    reader: Callable[..., Stream] | None = PLAIN.get(suffix)
+    reader: Callable[..., Stream] | None = KEYED.get(suffix) or PLAIN.get(suffix)
     if reader is None and not path.is_file():  # a pipe
         reader = text.text_stream
     if reader is None:
         known = ", ".join([*PLAIN, *KEYED])
         raise StreamError(f"{path}: cannot tell its format by its name; known are {known}")
-    return reader(path, **options)
+    if suffix in KEYED:
+        options["key"] = key
+    elif key is not None:
+        raise ValueError(f"key={key!r} is for files that hold several arrays, which {path} is not")
+    try:
+        return reader(path, **options)
+    except (StreamError, NotInstalled, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # each format's library has errors of its own
+        raise StreamError(f"{path}: is damaged, or not what its name says: {error}") from error
 
 
 def _is_zarr(path: Path) -> bool:

@@ -54,7 +54,7 @@ class Stream:
                 batch = next(batches, None)
             except (StreamError, NotInstalled):
                 raise
-            except (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            except Exception as error:  # each format's library has errors of its own
                 reason = getattr(error, "strerror", None) or error
                 raise StreamError(f"{self.title}: cannot be read beyond row {row}: {reason}") from error
             if batch is None:
@@ -183,6 +183,8 @@ def chosen(
 
 
 def _position(column: int | str, names: Sequence[str] | None, n_features: int, title: str) -> int:
+    if isinstance(column, str) and (names is None or column not in names) and column.isdigit():
+        column = int(column)
     if isinstance(column, str):
         if names is None or column not in names:
             shown = (

@@ -1,20 +1,12 @@
-"""The command line: thin commands over the library."""
+"""``maxnorm demo`` and ``maxnorm reproduce``."""
 
 import importlib.util
 from pathlib import Path
 
 import click
 
-from maxnorm import __version__
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="maxnorm")
-def main() -> None:
-    """Streaming robust low-rank decomposition and completion with the max-norm."""
-
-
-@main.command()
+@click.command()
 @click.option(
     "-o",
     "--output",
@@ -78,7 +70,7 @@ def demo(output: Path, side: int) -> None:
     console.print(f"picture: {output}")
 
 
-@main.command()
+@click.command()
 @click.argument("figures", nargs=-1, metavar="[FIGURE]...")
 @click.option("--quick", "size", flag_value="quick", help="Small problems: a few minutes.")
 @click.option("--full", "size", flag_value="full", help="The paper's sizes, ten repetitions: days.")

@@ -1,0 +1,22 @@
+"""The command line: thin commands over the library."""
+
+import click
+
+from maxnorm import __version__
+from maxnorm.cli.learning import fit
+from maxnorm.cli.looking import completion, inspect
+from maxnorm.cli.showing import demo, reproduce
+from maxnorm.cli.using import complete, decompose
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 wrong data, model or disk, 2 wrong usage, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="maxnorm")
+def main() -> None:
+    """Streaming robust low-rank decomposition and completion with the max-norm."""
+
+
+for command in (fit, decompose, complete, inspect, demo, reproduce, completion):
+    main.add_command(command)

@@ -1,0 +1,498 @@
+"""Every reader gives back a small real file, from any row on, along either axis; errors say where."""
+
+import gzip
+import io
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, Stream, open_stream
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.streams import StreamError
+from maxnorm.streams.stream import read_ahead
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((37, 5))
+NAMES = ("a", "b", "c", "d", "e")
+
+
+def rows(stream):
+    return np.concatenate(list(stream))
+
+
+def write_csv(path, array, header=NAMES, delimiter=",", opener=open):
+    with opener(path, "wt") as file:
+        if header:
+            names = [*header, *(f"x{i}" for i in range(array.shape[1]))]
+            file.write(delimiter.join(names[: array.shape[1]]) + "\n")
+        for row in array:
+            file.write(delimiter.join("" if np.isnan(v) else repr(float(v)) for v in row) + "\n")
+
+
+def npy(path, array):
+    np.save(path, array)
+
+
+def npy_fortran(path, array):
+    np.save(path, np.asfortranarray(array))
+
+
+def npz(path, array):
+    np.savez_compressed(path, data=array, scale=np.array(3.0))
+
+
+def npz_fortran(path, array):
+    np.savez(path, data=np.asfortranarray(array))
+
+
+def csv_(path, array):
+    write_csv(path, array)
+
+
+def csv_bare(path, array):
+    write_csv(path, array, header=None)
+
+
+def tsv(path, array):
+    write_csv(path, array, delimiter="\t")
+
+
+def csv_gz(path, array):
+    write_csv(path, array, opener=gzip.open)
+
+
+def semicolons(path, array):
+    write_csv(path, array, delimiter=";")
+
+
+def blanks(path, array):
+    np.savetxt(path, array, fmt="%.17g")
+
+
+def pandas_csv(path, array):
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame(array, columns=NAMES[: array.shape[1]]).to_csv(path)
+
+
+def frame(array):
+    import pandas
+
+    return pandas.DataFrame(array, columns=[*NAMES, *map(str, range(array.shape[1]))][: array.shape[1]])
+
+
+def parquet(path, array):
+    frame(array).to_parquet(path, row_group_size=10)
+
+
+def parquet_folder(path, array):
+    path.mkdir()
+    for i in range(0, len(array), 15):
+        frame(array[i : i + 15]).to_parquet(path / f"part-{i:03}.parquet")
+
+
+def feather(path, array):
+    frame(array).to_feather(path, chunksize=10)
+
+
+def hdf5(path, array):
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("group/data", data=array, chunks=(4, 2))
+        file["scalar"] = 1.0
+
+
+def zarr_array(path, array):
+    import zarr
+
+    zarr.open(path, mode="w", shape=array.shape, chunks=(6, 3), dtype=array.dtype)[:] = array
+
+
+def zarr_group(path, array):
+    import zarr
+
+    group = zarr.open_group(path, mode="w")
+    group.create_array("inner", shape=array.shape, chunks=(6, 3), dtype=array.dtype)[:] = array
+
+
+def mat_old(path, array):
+    scipy.io.savemat(path, {"data": array, "title": "x"})
+
+
+def mat_new(path, array):
+    import h5py
+
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["data"] = array.T  # as MATLAB has it
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+
+
+FILES = {
+    npy: "x.npy",
+    npy_fortran: "x.npy",
+    npz: "x.npz",
+    npz_fortran: "x.npz",
+    csv_: "x.csv",
+    csv_bare: "x.csv",
+    tsv: "x.tsv",
+    csv_gz: "x.csv.gz",
+    semicolons: "x.csv",
+    blanks: "x.txt",
+    parquet: "x.parquet",
+    parquet_folder: "folder",
+    feather: "x.feather",
+    hdf5: "x.h5",
+    zarr_array: "x.zarr",
+    zarr_group: "x.zarr",
+    mat_old: "x.mat",
+    mat_new: "x.mat",
+}
+NAMED = {csv_, tsv, csv_gz, semicolons, parquet, parquet_folder, feather}
+files = pytest.mark.parametrize("write", FILES, ids=lambda write: write.__name__)
+
+
+@files
+def test_files_come_back(write, tmp_path):
+    path = tmp_path / FILES[write]
+    write(path, X)
+    stream = open_stream(path, batch_size=8)
+    np.testing.assert_array_equal(rows(stream), X)
+    np.testing.assert_array_equal(rows(stream), X)  # again, from the beginning
+    assert stream.n_samples in (37, None)
+    assert stream.n_features == 5
+    assert stream.names == (NAMES if write in NAMED else None)
+    assert {len(batch) for batch in stream} <= {8, 5}
+    np.testing.assert_array_equal(rows(stream.from_row(19)), X[19:])
+    np.testing.assert_array_equal(rows(open_stream(path)), X)
+
+
+@files
+def test_columns_by_position(write, tmp_path):
+    path = tmp_path / FILES[write]
+    write(path, X)
+    np.testing.assert_array_equal(rows(open_stream(path, columns=[3, -5])), X[:, [3, 0]])
+    np.testing.assert_array_equal(rows(open_stream(path, columns=slice(1, None), batch_size=7)), X[:, 1:])
+    with pytest.raises(StreamError, match="no column 5"):
+        open_stream(path, columns=5)
+
+
+@files
+def test_samples_in_columns(write, tmp_path):
+    path = tmp_path / FILES[write]
+    write(path, X.T)
+    stream = open_stream(path, batch_size=8, transpose=True)
+    np.testing.assert_array_equal(rows(stream), X)
+    np.testing.assert_array_equal(rows(stream.from_row(9)), X[9:])
+    np.testing.assert_array_equal(rows(open_stream(path, transpose=True, columns=[1, 2])), X[:, 1:3])
+
+
+@files
+def test_missing_entries_are_nan(write, tmp_path):
+    path, holes = tmp_path / FILES[write], X.copy()
+    holes[[0, 5, 36, 36], [0, 4, 0, 4]] = np.nan
+    write(path, holes)
+    np.testing.assert_array_equal(rows(open_stream(path)), holes)
+
+
+@pytest.mark.parametrize(
+    "write", [npy, npz, csv_gz, parquet, feather, hdf5, mat_old, mat_new], ids=lambda write: write.__name__
+)
+def test_damaged_files_say_so(write, tmp_path):
+    path = tmp_path / FILES[write]
+    write(path, X)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(StreamError, match=re.escape(str(path))):
+        rows(open_stream(path))
+
+
+def test_labels_that_pandas_writes(tmp_path):
+    pandas_csv(tmp_path / "x.csv", X)
+    stream = open_stream(tmp_path / "x.csv")
+    np.testing.assert_array_equal(rows(stream), X)
+    assert stream.names == NAMES
+    assert "row labels" in stream.remarks[0]
+
+
+def test_columns_by_name(tmp_path):
+    write_csv(tmp_path / "x.csv", X)
+    stream = open_stream(tmp_path / "x.csv", columns=["d", "a"])
+    assert stream.names == ("d", "a")
+    np.testing.assert_array_equal(rows(stream), X[:, [3, 0]])
+    with pytest.raises(StreamError, match="no column 'z'; there are 'a', 'b'"):
+        open_stream(tmp_path / "x.csv", columns="z")
+
+
+def test_text_with_words_for_missing_and_quotes(tmp_path):
+    (tmp_path / "x.csv").write_text('"a","b,c"\n1,NA\n\n?,"2.5"\n,null\n')
+    stream = open_stream(tmp_path / "x.csv")
+    assert stream.names == ("a", "b,c")
+    np.testing.assert_array_equal(rows(stream), [[1, np.nan], [np.nan, 2.5], [np.nan, np.nan]])
+
+
+def test_header_of_numbers_beside_a_word(tmp_path):
+    (tmp_path / "x.csv").write_text("station,2001,2002\n7,1.5,2.5\n8,3,4\n")
+    stream = open_stream(tmp_path / "x.csv")
+    assert stream.names == ("station", "2001", "2002")
+    assert len(rows(stream)) == 2
+
+
+def test_windows_text_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"\xef\xbb\xbf1,2\r\n3,\r\n")
+    np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.csv")), [[1, 2], [3, np.nan]])
+
+
+@pytest.mark.parametrize("line", [12, 3000])
+def test_a_row_of_the_wrong_width_is_named(line, tmp_path):
+    lines = ["a,b"] + ["1,2"] * 5000
+    lines[line - 1] = "1,2,3"
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    with pytest.raises(StreamError, match=f"line {line}: 3 columns where 2 are expected"):
+        rows(open_stream(tmp_path / "x.csv", batch_size=100))
+
+
+def test_a_word_among_numbers_is_named(tmp_path):
+    (tmp_path / "x.csv").write_text("day,b\n2020-01-01,2\n2020-01-02,3\n")
+    with pytest.raises(StreamError, match=r"line 2, column 0: '2020-01-01' is not a number"):
+        rows(open_stream(tmp_path / "x.csv"))
+    np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.csv", columns="b")), [[2], [3]])
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.npz", "x.parquet", "x.h5", "x.mat", "x.arrow"])
+def test_an_empty_file(name, tmp_path):
+    (tmp_path / name).touch()
+    with pytest.raises(StreamError, match=name):
+        rows(open_stream(tmp_path / name))
+
+
+def test_which_array_is_meant(tmp_path):
+    np.savez(tmp_path / "x.npz", one=X, two=2 * X, flat=X[0])
+    np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.npz", key="two")), 2 * X)
+    with pytest.raises(
+        StreamError, match="say which array is meant by key; there are 'one' 37x5, 'two' 37x5"
+    ):
+        open_stream(tmp_path / "x.npz")
+    with pytest.raises(StreamError, match="no array 'three'"):
+        open_stream(tmp_path / "x.npz", key="three")
+    with pytest.raises(StreamError, match="reshape"):
+        open_stream(tmp_path / "x.npz", key="flat")
+
+
+def test_errors_of_opening(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        open_stream(tmp_path / "nothing.csv")
+    (tmp_path / "x.jpeg").touch()
+    with pytest.raises(StreamError, match=r"known are \.npy"):
+        open_stream(tmp_path / "x.jpeg")
+    with pytest.raises(ValueError, match="batch_size"):
+        open_stream(X, batch_size=0)
+    with pytest.raises(TypeError, match="cannot read samples from a int"):
+        open_stream(3)
+    with pytest.raises(StreamError, match="must be numeric"):
+        open_stream(np.array([["a", "b"]]))
+    with pytest.raises(StreamError, match="reshape"):
+        open_stream(np.ones((2, 3, 4)))
+
+
+def test_a_missing_package_is_named(tmp_path):
+    write_csv(tmp_path / "x.csv", X)
+    code = (
+        "import sys; sys.modules['h5py'] = None\n"
+        "from maxnorm import open_stream\n"
+        "try: open_stream('x.h5')\n"
+        "except ImportError as error: print(error)\n"
+    )
+    (tmp_path / "x.h5").touch()
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert result.stdout.strip() == "reading HDF5 needs h5py: pip install 'maxnorm[io]'", result.stderr
+
+
+def test_memory_sources():
+    import dask.array
+    import dask.dataframe
+
+    sparse = sp.random(37, 5, 0.4, random_state=0, format="coo")
+    for source, expected, names in (
+        (X, X, None),
+        (X.astype(np.float32), X.astype(np.float32), None),
+        (np.ma.masked_greater(X, 1.0), np.where(X > 1.0, np.nan, X), None),
+        (frame(X), X, NAMES),
+        (dask.array.from_array(X, chunks=(10, 2)), X, None),
+        (dask.dataframe.from_pandas(frame(X), npartitions=3), X, NAMES),
+        (list(X), X, None),
+        ([X[:20], X[20], X[21:]], X, None),
+        (lambda: iter(X), X, None),
+    ):
+        for size in (None, 8):
+            stream = open_stream(source, batch_size=size)
+            np.testing.assert_array_equal(rows(stream), expected)
+            np.testing.assert_array_equal(rows(stream.from_row(11)), expected[11:])
+            assert stream.names == names
+        np.testing.assert_array_equal(rows(open_stream(source, columns=[1])), expected[:, 1:2])
+    for array in (X.T, frame(X.T), dask.array.from_array(X.T, chunks=(3, 10))):
+        np.testing.assert_array_equal(rows(open_stream(array, batch_size=8, transpose=True)), X)
+    batches = list(open_stream(sparse, batch_size=8))
+    np.testing.assert_array_equal(sp.vstack(batches).toarray(), sparse.toarray())
+
+
+def test_iterators_are_read_once():
+    stream = open_stream(iter(X))
+    np.testing.assert_array_equal(rows(stream), X)
+    with pytest.raises(StreamError, match="once only"):
+        rows(stream)
+    with pytest.raises(StreamError, match="once only, but n_epochs=2"):
+        OnlineRobustPCA(2, n_epochs=2).fit(open_stream(iter(X)))
+    with pytest.raises(StreamError, match="row 2 has 4 entries where 5 are expected"):
+        rows(open_stream([X[0], X[1], X[2, :4]]))
+
+
+def test_standard_input():
+    text = io.StringIO()
+    np.savetxt(text, X, delimiter=",", fmt="%.17g")
+    code = (
+        "import numpy as np; from maxnorm import open_stream\n"
+        "print(np.concatenate(list(open_stream('-', batch_size=10))).tolist())"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], input=text.getvalue(), capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == str(X.tolist())
+
+
+# -- estimators ---------------------------------------------------------------------------------------
+
+
+DATA = make_corrupted_low_rank(900, 30, 3, corruption=0.1, missing=0.1, random_state=0).X
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("estimator", [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion])
+def test_a_stream_gives_the_model_of_the_array(estimator, epochs, tmp_path):
+    np.save(tmp_path / "x.npy", DATA)
+    whole = estimator(3, n_epochs=epochs, random_state=0).fit(DATA)
+    stream = open_stream(tmp_path / "x.npy", batch_size=77)
+    streamed = estimator(3, n_epochs=epochs, random_state=0).fit(stream)
+    np.testing.assert_array_equal(streamed.components_, whole.components_)
+    assert streamed.n_samples_seen_ == whole.n_samples_seen_
+    np.testing.assert_allclose(streamed.transform(stream), whole.transform(DATA), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(streamed.score(stream), whole.score(DATA), rtol=1e-9)
+
+
+def test_names_of_a_file(tmp_path):
+    write_csv(tmp_path / "x.csv", X)
+    write_csv(tmp_path / "y.csv", X, header=("a", "b", "c", "x", "e"))
+    np.save(tmp_path / "z.npy", X)
+    model = OnlineRobustPCA(2, random_state=0).fit(open_stream(tmp_path / "x.csv"))
+    assert model.feature_names_in_.tolist() == list(NAMES)
+    assert model.decompose(open_stream(tmp_path / "z.npy")).low_rank.shape == X.shape
+    with pytest.raises(ValueError, match="first 'x' in place of 'd'"):
+        model.partial_fit(open_stream(tmp_path / "y.csv"))
+    with pytest.raises(ValueError, match="has 4 features, but OnlineRobustPCA is expecting 5"):
+        model.transform(open_stream(X[:, :4]))
+
+
+def test_sparse_matrices_mean_zeros_or_missing_entries():
+    sparse = sp.random(300, 20, 0.3, random_state=0, format="csr")
+    dense = sparse.toarray()
+    direct = MaxNormDecomposition(3, noise="none", random_state=0).fit(dense)
+    np.testing.assert_array_equal(
+        MaxNormDecomposition(3, noise="none", random_state=0).fit(sparse).components_, direct.components_
+    )
+    ratings = np.where(dense == 0.0, np.nan, dense)
+    direct = MaxNormCompletion(3, random_state=0).fit(ratings)
+    np.testing.assert_array_equal(
+        MaxNormCompletion(3, random_state=0).fit(sparse).components_, direct.components_
+    )
+
+
+def test_what_was_learnt_before_a_bad_row_is_kept(tmp_path):
+    lines = [",".join(map(repr, row)) for row in X.tolist() * 20]
+    lines[500] = "1,2"
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    model = OnlineRobustPCA(2, random_state=0)
+    with pytest.raises(StreamError, match="line 501"):
+        model.fit(open_stream(tmp_path / "x.csv", batch_size=100))
+    assert model.n_samples_seen_ == 500
+    again = OnlineRobustPCA(2, random_state=0).partial_fit(np.array(X.tolist() * 20)[:500])
+    np.testing.assert_array_equal(model.components_, again.components_)
+    with pytest.raises(ValueError, match="infinity, first in row 250, column 1"):
+        model.partial_fit(open_stream([X[0]] * 250 + [[1, np.inf, 1, 1, 1]], batch_size=100))
+    assert model.n_samples_seen_ == 700
+
+
+def test_a_stream_that_never_begins_leaves_the_model(tmp_path):
+    model = OnlineRobustPCA(2, random_state=0).fit(X)
+    before = model.components_
+    with pytest.raises(StreamError, match="has no samples"):
+        model.fit(open_stream(iter([])))
+    np.testing.assert_array_equal(model.components_, before)
+
+
+def test_a_file_that_vanishes(tmp_path):
+    np.save(tmp_path / "x.npy", DATA)
+    stream = open_stream(tmp_path / "x.npy", batch_size=100)
+    batches = iter(stream)
+    next(batches)
+    (tmp_path / "x.npy").unlink()
+    with pytest.raises(StreamError, match="cannot be read beyond row 100: No such file"):
+        list(batches)
+
+
+def test_callbacks_follow_the_stream():
+    seen = []
+    MaxNormDecomposition(3, random_state=0).fit(
+        open_stream(DATA, batch_size=300), callback=lambda model: seen.append(model.n_samples_seen_)
+    )
+    assert seen == [300, 600, 900]
+
+    class Enough(Exception):
+        pass
+
+    def stop(model):
+        raise Enough
+
+    model = MaxNormDecomposition(3, random_state=0)
+    with pytest.raises(Enough):
+        model.partial_fit(open_stream(DATA, batch_size=300), callback=stop)
+    assert model.n_samples_seen_ == 300
+
+
+# -- reading ahead ------------------------------------------------------------------------------------
+
+
+def test_reading_ahead_overlaps():
+    def slow():
+        for i in range(10):
+            time.sleep(0.05)
+            yield np.full((1, 1), i)
+
+    begin = time.perf_counter()
+    for _ in read_ahead(slow()):
+        time.sleep(0.05)
+    assert time.perf_counter() - begin < 0.85  # one after the other takes a second
+
+
+def test_reading_ahead_passes_errors_on_and_ends_its_thread():
+    def broken():
+        yield np.ones((1, 1))
+        raise StreamError("bad row")
+
+    with pytest.raises(StreamError, match="bad row"):
+        list(read_ahead(broken()))
+    endless = read_ahead(iter(lambda: np.ones((1, 1)), None))
+    next(endless)
+    endless.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "maxnorm-reader"]
+
+
+def test_streams_pass_through():
+    stream = open_stream(X)
+    assert open_stream(stream) is stream
+    assert isinstance(stream, Stream)
