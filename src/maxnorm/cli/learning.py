@@ -78,14 +78,14 @@ def fit(
         show(run.summary(), as_json)
 
 
-def in_growing_pieces(stream: Stream) -> Stream:
-    """Return a stream that is looked at often in the beginning, when there is most to see."""
+def in_growing_pieces(stream: Stream, most: int | None) -> Stream:
+    """Return a stream in pieces of ``most`` rows, fewer in the beginning, when there is most to see."""
 
     def source(start: int) -> Iterator[Any]:
         row = start
         for batch in stream.source(start):
             while batch.shape[0]:
-                size = max(FIRST_LOOK, int((MARK - 1.0) * row))
+                size = min(max(FIRST_LOOK, int((MARK - 1.0) * row)), most or batch.shape[0])
                 yield batch[:size]
                 row += min(size, batch.shape[0])
                 batch = batch[size:]
@@ -205,7 +205,9 @@ class Run:
                     except OSError as error:  # there may be room again next time
                         say(f"cannot save {self.path}: {error.strerror}; learning goes on")
 
-            self.model.partial_fit(in_growing_pieces(stream).from_row(first), callback=tick)
+            self.model.partial_fit(
+                in_growing_pieces(stream, self.checkpoint_every).from_row(first), callback=tick
+            )
         self.model.flush()
         self.epoch, self.before = self.epoch + 1, self._seen()
 
