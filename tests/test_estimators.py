@@ -28,7 +28,15 @@ ESTIMATORS = [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion]
 DECOMPOSERS = ESTIMATORS[:2]
 
 
-@parametrize_with_checks([E() for E in ESTIMATORS])
+def explained(estimator):
+    """Checks that an estimator does not pass, and why."""
+    if not isinstance(estimator, MaxNormCompletion):
+        return {}
+    reason = "expects one prediction a row; completion predicts entries, a row of them or chosen ones"
+    return {"check_estimator_sparse_array": reason, "check_estimator_sparse_matrix": reason}
+
+
+@parametrize_with_checks([E() for E in ESTIMATORS], expected_failed_checks=explained)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -164,6 +172,7 @@ def test_completion_with_missing_and_gross_errors_at_once():
 def test_completion_with_the_papers_finite_c_approaches_the_limit():
     X = make_corrupted_low_rank(200, 15, 2, corruption=0.0, missing=0.3, random_state=0).X
     settings = {"n_components": 2, "batch_size": 20, "max_iter": 500, "forgetting": 1.0, "random_state": 0}
+    settings |= {"lambda1": 0.2, "statistics": "shared"}
     limit = MaxNormCompletion(**settings).fit_transform(X)
     gaps = [
         np.abs(MaxNormCompletion(c=c, **settings).fit_transform(X) - limit).max() for c in (10.0, 1e3, 1e6)

@@ -110,9 +110,9 @@ def test_weights_are_reported_and_parameters_untouched():
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        ("n_components", 0, "n_components of .* must be an integer of at least 1 or None, got 0"),
-        ("n_components", 2.5, "an integer of at least 1 or None, got 2.5"),
-        ("n_components", True, "an integer of at least 1 or None, got True"),
+        ("n_components", 0, "n_components of .* must be an integer of at least 1, 'auto' or None, got 0"),
+        ("n_components", 2.5, "an integer of at least 1, 'auto' or None, got 2.5"),
+        ("n_components", True, "an integer of at least 1, 'auto' or None, got True"),
         ("lambda1", -1.0, "lambda1 of .* must be a finite number of at least 0 or 'auto', got -1.0"),
         ("lambda2", float("nan"), "lambda2 of .* a finite number of at least 0 or 'auto', got nan"),
         ("lambda2", "big", "or 'auto', got 'big'"),

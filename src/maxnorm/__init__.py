@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maxnorm.estimators import Decomposition, MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+    from maxnorm.completion import MaxNormCompletion
+    from maxnorm.estimators import Decomposition, MaxNormDecomposition, OnlineRobustPCA
     from maxnorm.persistence import load
     from maxnorm.pursuit import PrincipalComponentPursuit
     from maxnorm.streams import Stream, open_stream
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 
 _HOMES = {
+    "MaxNormCompletion": "completion",
     "PrincipalComponentPursuit": "pursuit",
     "Stream": "streams",
     "load": "persistence",

@@ -18,12 +18,13 @@ from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
+    clone,
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm import auto, persistence
+from maxnorm import auto, persistence, selection
 from maxnorm._threads import limited_blas
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import (
@@ -39,9 +40,12 @@ from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
 from maxnorm.norms import FactorNorm
 from maxnorm.online import Progress, State, split_missing, step, surrogate
+from maxnorm.statistics import Selection
 from maxnorm.streams import Stream, StreamError, open_stream
+from maxnorm.streams.stream import stacked
 
 FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
+TRIAL_EPOCHS = 2  # passes over a sample to try a rank
 BLOCK_ENTRIES = 2**21  # entries of X that transform and friends look at in one go
 
 RandomState = int | np.random.RandomState | None
@@ -78,7 +82,7 @@ class SavedMixin:
 class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators share; subclasses say which norm and which noise."""
 
-    n_components: int | None
+    n_components: int | Literal["auto"] | None
     noise: str | Noise
     lambda1: float | Literal["auto"]
     lambda2: float | Literal["auto"]
@@ -93,7 +97,9 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
     _progress: Progress
 
     _missing_lambda2 = 0.0
-    _unstored = 0.0  # what an entry is that a sparse matrix does not store
+    _unstored: float | None = (
+        0.0  # what an entry is that a sparse matrix does not store; None if it stays sparse
+    )
 
     # -- learning -----------------------------------------------------------------------------------
 
@@ -217,23 +223,28 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         """Learn from validated rows, or let them wait until they fill a batch."""
         before = self._progress if self.__sklearn_is_fitted__() else Progress(self._start(Z))
         state = before.state
-        if Z.dtype != state.L.dtype:
+        if Z.dtype != state.L.dtype and not sp.issparse(Z):
             with np.errstate(over="ignore"):
                 Z = within_range(Z.astype(state.L.dtype))
         known = before.batch if self.batch_size == "auto" else 0
         batch = known or self._batch_size(state)
-        if sum(map(len, before.waiting)) + len(Z) >= batch:
-            state, rest = self._learnt(state, np.concatenate([*before.waiting, Z]), whole_batches=True)
-            self._progress = Progress(state, [rest.copy()] if len(rest) else [])
+        if sum(map(n_rows, before.waiting)) + n_rows(Z) >= batch:
+            state, rest = self._learnt(state, stacked([*before.waiting, Z]), whole_batches=True)
+            self._progress = Progress(state, [rest.copy()] if n_rows(rest) else [])
         else:
             waiting = [*before.waiting, Z.copy()]  # the caller's memory is the caller's
-            while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
-                waiting[-2:] = [np.concatenate(waiting[-2:])]  # so that there are never many pieces
+            while len(waiting) > 1 and n_rows(waiting[-2]) <= n_rows(waiting[-1]):
+                waiting[-2:] = [stacked(waiting[-2:])]  # so that there are never many pieces
             self._progress = Progress(state, waiting, batch)
 
     def _start(self, Z: Array) -> State:
+        given = self.n_components
+        return self._with_rank(
+            Z, int(given) if isinstance(given, Integral) else auto.default_components(Z.shape[1])
+        )
+
+    def _with_rank(self, Z: Array, d: int) -> State:
         p = Z.shape[1]
-        d = auto.default_components(p) if self.n_components is None else int(self.n_components)
         if not isinstance(self.init, str):
             return State.start(self._given_basis(p, d).astype(Z.dtype))
         # A generator of its own, so that data made from the same seed have nothing to do with the basis.
@@ -246,7 +257,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
     def _given_basis(self, p: int, d: int) -> Array:
         init = check_array(self.init, dtype=np.float64, input_name="init")
-        expected = (len(init) if self.n_components is None else d, p)
+        expected = (len(init) if self.n_components is None or self.n_components == "auto" else d, p)
         if init.shape != expected:
             raise ValueError(
                 f"init must have shape (n_components, n_features) = {expected}, got {init.shape}; "
@@ -263,16 +274,45 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         """Return the state after learning from Z batch by batch, and the rows that were not learnt from."""
         p, d = state.L.shape
         with limited_blas(max(auto.BATCH_ENTRIES // p, 10), p, d):
-            while len(Z):
+            while n_rows(Z):
+                if self._is_undecided(state):
+                    sample = selection.rows_for_a_sample(observed_entries(Z))
+                    if whole_batches and sample is None:
+                        break
+                    state = self._decided(state, Z[:sample])
                 size = self._batch_size(state)
-                if whole_batches and len(Z) < size:
+                if whole_batches and n_rows(Z) < size:
                     break
                 if not state.time and self.batch_size == "auto":
-                    steady = auto.standing_median(*split_missing(Z[:size])) is not None
-                    size = size if steady else auto.least_batch(d)
+                    size = self._first_batch(state, Z[:size], size)
                 batch, Z = Z[:size], Z[size:]
                 state = self._settled(*self._step(state, batch))
         return state, Z
+
+    def _first_batch(self, state: State, Z: Array, size: int) -> int:
+        steady = auto.standing_median(*split_missing(Z)) is not None
+        return size if steady else auto.least_batch(state.L.shape[1])
+
+    def _is_undecided(self, state: State) -> bool:
+        """Whether something is yet to be chosen by entries that are held out of the first samples."""
+        return self.n_components == "auto" and not state.time and state.selection is None
+
+    def _decided(self, state: State, Z: Array) -> State:
+        """Return the state before the first sample, with what was "auto" chosen on a sample."""
+        Z, observed = split_missing(Z)
+        there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
+
+        def low_rank_of(X: Array, rank: int) -> Array:
+            trial = clone(self).set_params(n_components=rank, n_epochs=TRIAL_EPOCHS, random_state=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of ranks that are far too small
+                return trial.fit(X).decompose(X).low_rank
+
+        most = max(1, min(Z.shape) // 2)
+        chosen = selection.select_rank(Z, there, low_rank_of, most=most, seed=0)
+        rank = auto.default_components(Z.shape[1]) if chosen is None else chosen.n_components
+        fallback = Selection(rank, None, ())
+        return replace(self._with_rank(Z, rank), selection=chosen or fallback)
 
     def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
         Z, observed = split_missing(Z)
@@ -281,7 +321,8 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
             middle = auto.standing_median(Z, observed)
             known = replace(state, scales=auto.first_look(Z, observed, middle))
             size = self._basis_size(known)
-            if isinstance(self.init, str) and size > 0.0:
+            started = state.selection is not None and state.selection.weight is not None
+            if isinstance(self.init, str) and size > 0.0 and not started:
                 first = auto.first_basis(state.L, middle)
                 state = replace(state, L=first * state.L.dtype.type(size))
         scales, noise = known.scales, self._noise(known)
@@ -303,7 +344,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
     def _settled(self, state: State, code: Encoding) -> State:
         """Return the state after a step, put in order for the next."""
-        return auto.revived(state, code)
+        return auto.revived(state, code.rank)
 
     # -- settings -----------------------------------------------------------------------------------
 
@@ -338,7 +379,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
     def _check_parameters(self) -> None:
         name = type(self).__name__
         for parameter, kind, allowed, alternative in (
-            ("n_components", Integral, "an integer of at least 1", None),
+            ("n_components", Integral, "an integer of at least 1, 'auto'", None),
             ("batch_size", Integral, "an integer of at least 1", "auto"),
             ("max_iter", Integral, "an integer of at least 1", "auto"),
             ("n_epochs", Integral, "an integer of at least 1", ...),
@@ -349,6 +390,8 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
             ("tol", Real, "a finite number of at least 0", ...),
         ):
             value = getattr(self, parameter)
+            if parameter == "n_components" and is_alternative(value, "auto"):
+                continue
             least = 1 if kind is Integral else 0
             above = parameter == "half_life"
             if not is_number(value, kind, least, above=above) and not is_alternative(value, alternative):
@@ -370,10 +413,11 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
             raise ValueError(f"lambda2={self.lambda2!r} has no effect on a noise object; set it there")
         if self.init is None or (isinstance(self.init, str) and self.init != "random"):
             raise invalid(name, "init", self.init, "'random' or an array (n_components, n_features)")
-        if self.__sklearn_is_fitted__() and self.n_components not in (None, self.n_components_):
+        fitted = self._progress.state.L.shape[1] if self.__sklearn_is_fitted__() else self.n_components
+        if self.n_components not in (None, "auto", fitted):
             raise ValueError(
-                f"n_components of {name} was {self.n_components_} when it was fitted and is now "
-                f"{self.n_components}; call fit to start anew"
+                f"n_components of {name} was {fitted} when it was fitted and is now {self.n_components}; "
+                "call fit to start anew"
             )
 
     # -- using what was learnt ----------------------------------------------------------------------
@@ -392,13 +436,21 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
             Named tuple ``low_rank, noise, residual, coefficients, converged``.
         """
         parts = []
-        for _, observed, code in self._encode(X):
+        for Z, observed, code in self._encode(X):
             residual = code.residual if observed is None else np.where(observed, code.residual, 0)
-            low_rank = code.R @ self.components_.astype(code.R.dtype, copy=False)
             parts.append(
-                (low_rank, code.E, residual.astype(code.R.dtype, copy=False), code.R, code.converged)
+                (
+                    self._low_rank(Z, observed, code),
+                    code.E,
+                    residual.astype(code.R.dtype, copy=False),
+                    code.R,
+                    code.converged,
+                )
             )
         return Decomposition(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _low_rank(self, Z: Array, observed: Mask | None, code: Encoding) -> Array:
+        return code.R @ self.components_.astype(code.R.dtype, copy=False)
 
     def score_samples(self, X: Samples) -> Array:
         """Minus the loss of each sample, Eq. (2.9): the higher, the more normal.
@@ -438,7 +490,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         self._check_parameters()
         seen = unfinished = 0
         for batch in self._validated_batches(X):
-            seen += len(batch)
+            seen += n_rows(batch)
             for block in self._encoded(batch):
                 unfinished += int((~block[2].converged).sum())
                 yield block
@@ -488,7 +540,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         progress = self._progress
         if progress.waiting and progress.ahead is None:
             self._check_parameters()
-            progress.ahead, _ = self._learnt(progress.state, np.concatenate(progress.waiting))
+            progress.ahead, _ = self._learnt(progress.state, stacked(progress.waiting))
         return progress.ahead or progress.state
 
     @property
@@ -501,12 +553,13 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
     @property
     def n_components_(self) -> int:
         """Number of components."""
-        return int(self._progress.state.L.shape[1])
+        known = self.state_ if self.n_components == "auto" else self._progress.state
+        return int(known.L.shape[1])
 
     @property
     def n_samples_seen_(self) -> int:
         """Number of samples learnt from, each counted once a pass."""
-        return self._progress.state.n_samples + sum(map(len, self._progress.waiting))
+        return self._progress.state.n_samples + sum(map(n_rows, self._progress.waiting))
 
     @property
     def n_iter_(self) -> int:
@@ -523,6 +576,14 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         """Weight of the noise in use: given, or following the data; NaN if the noise has none."""
         noise = self._noise(self.state_)
         return float(getattr(noise, "lambda2", math.nan))
+
+    @property
+    def selection_(self) -> dict[str, list[Any]]:
+        """What was tried for what is "auto": components, weight of the norm an entry, error held out."""
+        chosen = self.state_.selection
+        tried = () if chosen is None else chosen.tried
+        names = ("n_components", "weight", "error")
+        return {name: [row[i] for row in tried] for i, name in enumerate(names)}
 
     @property
     def objective_(self) -> float:
@@ -601,3 +662,13 @@ def as_stream(X: Any, callback: object = None) -> Stream | None:
         return X
     lazy = sp.issparse(X) or hasattr(X, "dask")
     return open_stream(X) if lazy or callback is not None else None
+
+
+def n_rows(Z: Any) -> int:
+    """Return the number of samples of a batch, sparse or not."""
+    return int(Z.shape[0])
+
+
+def observed_entries(Z: Any) -> Array:
+    """Return how many entries of each sample are observed."""
+    return np.diff(Z.indptr) if isinstance(Z, sp.csr_array) else np.count_nonzero(~np.isnan(Z), axis=1)

@@ -54,13 +54,14 @@ def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = No
     multiplier of the constraint. Newton's method on ``1 / norm`` (Hebden) is monotone from the left of
     the root and meets it in a few steps; from a warm start right of the root the first step lands left.
 
-    Every ``w`` must be positive. Cost: O(rows x columns) for each of 3-6 steps, fewer when warm.
+    ``w`` may be the same for all rows or a row for each, and must be positive. Cost: O(rows x columns) for
+    each of 3-6 steps, fewer when warm.
     """
     C = C.astype(np.float64, copy=False)
     eta = np.zeros(len(C)) if start is None else np.maximum(start, 0.0)
     todo = np.arange(len(C))
     for _ in range(100):
-        D = w + eta[todo, None]
+        D = (w if w.ndim == 1 else w[todo]) + eta[todo, None]
         X = C[todo] / D
         norm = row_norms(X)
         slope = np.einsum("ij,ij->i", X, X / D)
@@ -76,6 +77,21 @@ def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = No
     return eta
 
 
+def products(R: Array) -> Array:
+    """Products of the entries of each row, one for each pair: ``r r^T`` without what is there twice."""
+    left, right = np.triu_indices(R.shape[1])
+    return R[:, left] * R[:, right]
+
+
+def symmetric(packed: Array, d: int) -> Array:
+    """Return the d x d matrices of which :func:`products` has the upper triangles."""
+    left, right = np.triu_indices(d)
+    full = np.empty((len(packed), d, d), packed.dtype)
+    full[:, left, right] = packed
+    full[:, right, left] = packed
+    return full
+
+
 def robust_scale(V: Array, limit: int = 8_000) -> float:
     """Standard deviation of the bulk of the entries, whatever the rest; zeros are not counted.
 
@@ -87,7 +103,7 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     """
     flat = V.ravel()
     stride = -(-flat.size // limit)
-    while stride > 1 and math.gcd(stride, V.shape[1]) > 1:  # so that every column has its turn
+    while stride > 1 and math.gcd(stride, V.shape[-1]) > 1:  # so that every column has its turn
         stride += 1
     magnitudes = np.abs(flat[::stride])
     magnitudes = magnitudes[magnitudes > 0.0]

@@ -47,13 +47,16 @@ def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
 
 
 def validated_batch(
-    estimator: BaseEstimator, batch: Any, stream: Stream, *, reset: bool, unstored: float, row: int
-) -> Array:
+    estimator: BaseEstimator, batch: Any, stream: Stream, *, reset: bool, unstored: float | None, row: int
+) -> Any:
     """Return the same for a batch of a stream, which has its names from there and begins at some row."""
     if sp.issparse(batch):
-        batch = _dense(batch, unstored)
+        batch = _entries(batch, row) if unstored is None else sp.csr_array(batch).toarray()
+    if reset and isinstance(batch, sp.csr_array):
+        estimator.n_features_in_ = batch.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)
     if reset:
-        batch = validated(estimator, batch, reset=True)
+        batch = batch if isinstance(batch, sp.csr_array) else validated(estimator, batch, reset=True)
         if stream.names is not None:
             estimator.feature_names_in_ = np.array(stream.names, dtype=object)
         return batch
@@ -69,18 +72,28 @@ def validated_batch(
             f"{stream.title}: has {batch.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
+    if isinstance(batch, sp.csr_array):
+        return batch
     Z = check_array(batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X")
     return within_range(Z, row)
 
 
-def _dense(batch: Any, unstored: float) -> Array:
-    if unstored == 0.0:
-        return batch.toarray()
+def _entries(batch: Any, first_row: int) -> sp.csr_array:
+    """Return what a sparse batch stores and is not NaN; of what is stored twice, the mean."""
     entries = batch.tocoo()
-    kind = np.float32 if entries.dtype == np.float32 else np.float64
-    full = np.full(entries.shape, unstored, dtype=kind)
-    full[entries.row, entries.col] = entries.data
-    return full
+    rows, columns, values = entries.row, entries.col, entries.data.astype(np.float64)
+    known = ~np.isnan(values)
+    if not known.all():
+        rows, columns, values = rows[known], columns[known], values[known]
+    if np.isinf(values).any():
+        i = int(np.flatnonzero(np.isinf(values))[0])
+        raise ValueError(
+            f"X contains infinity, first in row {first_row + rows[i]}, column {columns[i]}; drop it"
+        )
+    tidy = sp.csr_array((values, (rows, columns)), shape=entries.shape)
+    if tidy.nnz < len(values):  # some were added up
+        tidy.data /= sp.csr_array((np.ones(len(values)), (rows, columns)), shape=entries.shape).data
+    return tidy
 
 
 def within_range(Z: Array, first_row: int = 0) -> Array:

@@ -268,22 +268,17 @@ def regauged(state: State, code: Encoding) -> State:
     if not demand:
         return state
     c = min(max(2.0 * demand, 0.5), 2.0) ** clean_share(state.scales) ** 2
-    seen = state.statistics
-    return replace(
-        state,
-        L=state.L * state.L.dtype.type(c),
-        statistics=replace(seen, A=seen.A / c**2, B=seen.B / c, r=seen.r / c),
-    )
+    return replace(state, L=state.L * state.L.dtype.type(c), statistics=state.statistics.regauged(c))
 
 
-def revived(state: State, code: Encoding) -> State:
+def revived(state: State, rank: int) -> State:
     """Give directions that the basis has lost a new start, small and random.
 
     A direction in which L is nothing gets no coefficients and stays nothing for good. That happens with
     fewer samples than components, and to spare components; the rank of the data may grow later.
     """
     p, d = state.L.shape
-    if code.rank == min(p, d):  # that of the basis before, so that nothing is factored for this alone
+    if rank == min(p, d):  # that of the basis before, so that nothing is factored for this alone
         return state
     U, sigma, V = thin_svd(state.L)
     weak = sigma < LOST * sigma.max(initial=0.0)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import OneToOneFeatureMixin
 
 from maxnorm import auto
 from maxnorm._base import (
@@ -16,19 +13,17 @@ from maxnorm._base import (
     OnlineDecomposition,
     OnlineFactorisation,
     RandomState,
-    Samples,
 )
-from maxnorm._typing import Array
-from maxnorm._validation import invalid, is_number
+from maxnorm._validation import invalid
 from maxnorm.encoding import Encoding
-from maxnorm.noise import L1, Noise
+from maxnorm.noise import Noise
 from maxnorm.norms import MaxNorm, NuclearNorm
 from maxnorm.online import State
 
-__all__ = ["Decomposition", "MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA"]
+__all__ = ["Decomposition", "MaxNormDecomposition", "OnlineRobustPCA"]
 
 
-class _MaxNormRules(OnlineFactorisation):
+class MaxNormRules(OnlineFactorisation):
     """Estimators with the max-norm: the norm, the size of its basis, and the choice of the update."""
 
     basis: Literal["exact", "bcd"]
@@ -41,7 +36,7 @@ class _MaxNormRules(OnlineFactorisation):
         return auto.unit(state)
 
     def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code), code) if self.basis == "exact" else state
+        return auto.revived(auto.regauged(state, code), code.rank) if self.basis == "exact" else state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -49,7 +44,7 @@ class _MaxNormRules(OnlineFactorisation):
             raise invalid(type(self).__name__, "basis", self.basis, "'exact' or 'bcd'")
 
 
-class MaxNormDecomposition(_MaxNormRules, OnlineDecomposition):
+class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
     """Robust low-rank decomposition of a stream of samples, regularised by the max-norm (OMRMD).
 
     Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. The model is that of ::
@@ -247,127 +242,3 @@ class OnlineRobustPCA(OnlineDecomposition):
     def _basis_size(self, state: State) -> float:
         # Basis and coefficients share the size of the data between them.
         return math.sqrt(auto.unit(state))
-
-
-class MaxNormCompletion(OneToOneFeatureMixin, _MaxNormRules):  # type: ignore[misc]
-    """Fill in missing entries from a low-rank model of the stream, regularised by the max-norm (OMRMC).
-
-    ``transform`` returns X with its NaN filled, for rows never seen before too. Learning minimises the
-    squared error over observed entries plus the max-norm, in one pass and in memory
-    O(n_features x n_components).
-
-    Parameters
-    ----------
-    n_components : int or None
-        Rank of the model, or a bound on it. None takes 10, or half the features if fewer than 20.
-    noise : {"none", "capped", "l1", "l21", "squared"} or Noise
-        "none" trusts the observed entries; "capped" fills robustly where some of them are grossly wrong.
-    lambda1 : float or "auto"
-        Weight of the max-norm.
-    lambda2 : float or "auto"
-        Weight of the noise, in units of the data.
-    c : float or None
-        The c of Eq. (5.1): observed entries may err at a cost of ``c`` a unit, missing ones count as zeros
-        at a cost of ``1 / c``. None is the limit of large c, where missing entries cost nothing; it is
-        what you want unless you study the paper. Only with ``noise="none"``.
-    batch_size, forgetting, half_life, basis, max_iter, tol, n_epochs, init, random_state
-        As in :class:`MaxNormDecomposition`.
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector a row.
-    n_samples_seen_ : int
-        Samples learnt from.
-    lambda1_, lambda2_ : float
-        Weights in use, given or found.
-    objective_ : float
-        Average cost of the samples learnt from, as remembered.
-    state_ : maxnorm.online.State
-        All that is carried from batch to batch.
-
-    References
-    ----------
-    J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization, section 5. Machine
-    Learning 106, 2017.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxnorm import MaxNormCompletion
-    >>> X = np.outer(np.arange(1.0, 41.0), [1.0, 2.0, 3.0, 4.0])
-    >>> X[::3, 1] = np.nan
-    >>> filled = MaxNormCompletion(n_components=1, n_epochs=20, random_state=0).fit_transform(X)
-    >>> bool(abs(filled[6, 1] - 14.0) < 0.5)
-    True
-    """
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        noise: str | Noise = "none",
-        lambda1: float | Literal["auto"] = "auto",
-        lambda2: float | Literal["auto"] = "auto",
-        c: float | None = None,
-        batch_size: int | Literal["auto"] = "auto",
-        forgetting: float | Literal["auto"] = "auto",
-        half_life: float | None = None,
-        basis: Literal["exact", "bcd"] = "exact",
-        max_iter: int | Literal["auto"] = "auto",
-        tol: float = 1e-6,
-        n_epochs: int = 1,
-        init: str | ArrayLike = "random",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
-        self.c = c
-        self.batch_size = batch_size
-        self.forgetting = forgetting
-        self.half_life = half_life
-        self.basis = basis
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_epochs = n_epochs
-        self.init = init
-        self.random_state = random_state
-
-    _unstored = math.nan  # sparse matrices of ratings store what was observed
-
-    def transform(self, X: Samples) -> Array:
-        """Fill in what is missing; what was observed stays as it is.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples in rows. NaN marks missing entries.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        blocks = []
-        for Z, observed, code in self._encode(X):
-            low_rank = code.R @ self.components_.astype(Z.dtype, copy=False)
-            blocks.append(Z.copy() if observed is None else np.where(observed, Z, low_rank))
-        return np.concatenate(blocks)
-
-    def _noise(self, state: State) -> Noise:
-        return super()._noise(state) if self.c is None else L1(float(self.c))
-
-    @property
-    def _missing_lambda2(self) -> float:  # type: ignore[override]
-        return 0.0 if self.c is None else 1.0 / float(self.c)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.c is not None:
-            if not is_number(self.c, Real, 0, above=True):
-                raise invalid(type(self).__name__, "c", self.c, "a finite number above 0", None)
-            if self.noise != "none":
-                raise ValueError(
-                    f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"
-                )

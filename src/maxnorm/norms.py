@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from maxnorm._linalg import ball_multipliers, row_norms
+from maxnorm._linalg import ball_multipliers, row_norms, symmetric
 from maxnorm._typing import Array
 from maxnorm.statistics import SufficientStatistics
 
@@ -28,7 +28,8 @@ class FactorNorm(Protocol):
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
         """Return ``eta`` for each row, in units of the largest ``sigma ** 2``.
 
-        ``L = U diag(sigma) V^T`` and ``G = (Z - E) U``; ``weight`` is the share of the residual that the
+        ``L = U diag(sigma) V^T`` and ``G = (Z - E) U``, for all rows or, with a row of ``sigma`` for each,
+        for what is observed of it; ``weight`` is the share of the residual that the
         noise leaves to the basis, and ``start`` the multipliers of the sweep before, if any.
         """
         ...
@@ -53,8 +54,12 @@ def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
     of Eq. (3.10) is otherwise not unique, and its least-norm choice would lose rank for good.
     Assumption (A2) of the paper hides this.
     """
+    d = len(statistics.A)
     anchor = float(np.finfo(L.dtype).eps) ** (2 / 3) * float(np.trace(statistics.A))
-    return statistics.A + anchor * np.eye(len(statistics.A)), statistics.B + anchor * L
+    if statistics.grams is not None:  # a feature that was never observed is drawn to zero: it has no row
+        seen = np.any(statistics.grams, axis=1, keepdims=True)
+        return symmetric(statistics.grams, d) + anchor * np.eye(d), statistics.B + anchor * L * seen
+    return statistics.A + anchor * np.eye(d), statistics.B + anchor * L
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class MaxNorm:
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
         if not sigma.size:
             return np.zeros(len(G))
-        top = sigma.max()
+        top = sigma.max(axis=-1, keepdims=True)
         if start is None or not start.any():
             free = row_norms(G / sigma)
             if free.max(initial=0.0) <= 1.0:
@@ -100,7 +105,7 @@ class NuclearNorm:
     lambda1: float
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
-        top = sigma.max(initial=0.0)
+        top = sigma.max(axis=-1, initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(weight * top > 0, self.lambda1 / top / top / weight, np.inf)
 
@@ -115,7 +120,7 @@ class NuclearNorm:
             return L
         A, B = anchored(L, statistics)
         D, Q = np.linalg.eigh(A)
-        return ((B @ Q / (D + self.lambda1)) @ Q.T).astype(L.dtype, copy=False)
+        return _turned(_turned(B, Q) / (D + self.lambda1), np.swapaxes(Q, -1, -2)).astype(L.dtype, copy=False)
 
 
 def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
@@ -128,19 +133,20 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     never falls below its root, from which it follows that it falls from step to step. No bracket is needed,
     and about five steps suffice.
 
-    Cost: one eigendecomposition of A, two products with it, O(p d) a step.
+    A may also hold one matrix for each row of B. Cost: one eigendecomposition of A (or of each), two products
+    with it, O(p d) a step.
     """
     size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0))) or 1.0  # so that no square overflows
     D, Q = np.linalg.eigh(A)
-    C = B @ (Q / size)
+    C = _turned(B, Q / size)
     squares = C * C
-    eta, target, ones = np.zeros(len(C)), np.inf, np.ones(len(D))
+    eta, target, ones = np.zeros(len(C)), np.inf, np.ones(C.shape[1])
     rows = np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)  # may be bound
     bare: Array | None = None  # 1 / norm of these rows if they are not
     for _ in range(100):
         if not len(rows):
             break
-        shifted = 1.0 / (D + eta[rows, None])
+        shifted = 1.0 / ((D if D.ndim == 1 else D[rows]) + eta[rows, None])
         lengths = squares[rows] * shifted
         lengths *= shifted
         norm = np.sqrt(lengths @ ones)
@@ -154,7 +160,12 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
         eta[rows] = np.maximum(target - inverse, 0.0) * rate
         bare = inverse if bare is None else bare
         rows, bare = rows[bare < target], bare[bare < target]
-    return (size * C / (D + eta[:, None])) @ Q.T
+    return _turned(size * C / (D + eta[:, None]), np.swapaxes(Q, -1, -2))
+
+
+def _turned(X: Array, Q: Array) -> Array:
+    """Rows of X times Q, or each row times a matrix of its own."""
+    return X @ Q if Q.ndim == 2 else np.matmul(X[:, None, :], Q)[:, 0]
 
 
 def _waterline(ground: Array, width: Array, volume: float) -> float:

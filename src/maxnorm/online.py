@@ -16,7 +16,7 @@ from maxnorm._typing import Array, Mask
 from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import Noise, is_doubting
 from maxnorm.norms import FactorNorm
-from maxnorm.statistics import PAST, RECENT, Scales, SufficientStatistics
+from maxnorm.statistics import PAST, RECENT, Biases, Scales, Selection, SufficientStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,8 @@ class State:
     n_samples: int = 0
     n_steps: int = 0
     time: int = 0  # samples that had anything in them: those by which memory fades
+    biases: Biases | None = None  # what is taken off the entries first, if anything is
+    selection: Selection | None = None  # what was chosen by held-out entries, if anything was
 
     @classmethod
     def start(cls, L: Array) -> State:
@@ -103,9 +105,15 @@ def step(
     left = code.residual + code.E
     if is_doubting(noise):
         weights = weights * noise.belief(left)
-    targets = Z - code.E if observed is None else code.R @ state.L.T + code.residual
     statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
-    statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+    if statistics.grams is not None:
+        there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
+        statistics += SufficientStatistics.from_batch(
+            (Z - code.E) * there, code.R, code.penalty, weights, there
+        )
+    else:
+        targets = Z - code.E if observed is None else code.R @ state.L.T + code.residual
+        statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
 
     ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
     scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, left, observed)
@@ -125,8 +133,8 @@ def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:
     seen = state.statistics
     if not seen.weight:
         return 0.0
-    quadratic = float(np.vdot(L64, 0.5 * L64 @ seen.A - seen.B))
-    return (quadratic + seen.loss + norm.basis_value(L64)) / seen.weight
+    fit = seen.quadratic(L64) - float(np.vdot(L64, seen.B))
+    return (fit + seen.loss + norm.basis_value(L64)) / seen.weight
 
 
 def split_missing(Z: Array) -> tuple[Array, Mask | None]:

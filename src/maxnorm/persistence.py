@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+import scipy.sparse as sp
 import sklearn
 from sklearn.base import BaseEstimator
 
@@ -29,7 +30,7 @@ import maxnorm
 from maxnorm import __version__, noise
 from maxnorm._typing import Array
 from maxnorm.online import Progress, State
-from maxnorm.statistics import Scales, SufficientStatistics
+from maxnorm.statistics import Biases, Scales, Selection, SufficientStatistics
 
 FORMAT = 1
 HEADER = "model.json"
@@ -40,6 +41,8 @@ VALUES = {
         State,
         SufficientStatistics,
         Scales,
+        Biases,
+        Selection,
         Progress,
         noise.CappedL1,
         noise.L1,
@@ -170,6 +173,12 @@ def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if isinstance(value, np.ndarray):
         arrays[name] = value
         return {"array": name}
+    if isinstance(value, sp.csr_array):
+        parts = {
+            key: _packed(getattr(value, key), arrays, f"{name}.{key}")
+            for key in ("data", "indices", "indptr")
+        }
+        return {"rows": parts, "width": value.shape[1]}
     if isinstance(value, np.random.RandomState):
         kind, keys, *rest = value.get_state(legacy=True)
         return {"random_state": [kind, _packed(keys, arrays, f"{name}.keys"), *rest]}
@@ -180,7 +189,7 @@ def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if isinstance(value, dict):
         return {"dict": {key: _packed(item, arrays, f"{name}.{key}") for key, item in value.items()}}
     if isinstance(value, list | tuple):
-        return {"list": [_packed(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]}
+        return {type(value).__name__: [_packed(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]}
     raise TypeError(
         f"{name} is a {type(value).__name__}, which a model file cannot hold; pickle the estimator instead"
     )
@@ -193,6 +202,10 @@ def _unpacked(value: Any, arrays: Mapping[str, Array]) -> Any:
         return arrays[value["array"]]
     if "strings" in value:
         return np.array(value["strings"], dtype=object)
+    if "rows" in value:
+        parts = {key: _unpacked(item, arrays) for key, item in value["rows"].items()}
+        shape = (len(parts["indptr"]) - 1, value["width"])
+        return sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
     if "random_state" in value:
         state = np.random.RandomState()
         state.set_state(tuple(_unpacked(item, arrays) for item in value["random_state"]))
@@ -202,7 +215,8 @@ def _unpacked(value: Any, arrays: Mapping[str, Array]) -> Any:
         return VALUES[value["value"]](**inner)
     if "dict" in value:
         return {key: _unpacked(item, arrays) for key, item in value["dict"].items()}
-    return [_unpacked(item, arrays) for item in value["list"]]
+    (kind, items), *_ = value.items()
+    return {"list": list, "tuple": tuple}[kind](_unpacked(item, arrays) for item in items)
 
 
 def _npy(array: Array) -> bytes:

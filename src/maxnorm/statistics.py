@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from maxnorm._linalg import robust_scale
+from maxnorm._linalg import products, robust_scale
 from maxnorm._typing import Array, Mask
 
 # Figures of the past and recent ones weigh a sample seen at time t by these powers of t: about the last
 # quarter and the last tenth of the stream.
 PAST, RECENT = 3.0, 10.0
+PRIOR = 5.0  # entries that a bias is held back by
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,27 +32,44 @@ class SufficientStatistics:
     r: Array  # d, sum of r; the updates do not need it, "auto" does
     loss: float  # sum of 1/2 |z - e|^2 + lambda2 h(e) + the cost of r: what g_t(L) has beside A and B
     weight: float  # sum of the samples' weights; their number as long as nothing is forgotten
+    entries: float = 0.0  # the same for observed entries
+    grams: Array | None = None  # p x d (d + 1) / 2: sums of r r^T over the samples that have a feature
 
     @classmethod
-    def zeros(cls, n_features: int, n_components: int) -> SufficientStatistics:
-        """Return the statistics of no samples."""
+    def zeros(cls, n_features: int, n_components: int, *, per_feature: bool = False) -> SufficientStatistics:
+        """Return the statistics of no samples.
+
+        If most entries are missing, every feature needs the sum over its own samples (``per_feature``). One
+        sum for all is a fraction d/2 of that, and right if all is observed; entries that are missing then
+        count as what the basis says of them.
+        """
         A = np.zeros((n_components, n_components))
         B, r = np.zeros((n_features, n_components)), np.zeros(n_components)
-        return cls(A, B, r, loss=0.0, weight=0.0)
+        grams = np.zeros((n_features, n_components * (n_components + 1) // 2)) if per_feature else None
+        return cls(A, B, r, loss=0.0, weight=0.0, grams=grams)
 
     @classmethod
     def from_batch(
-        cls, targets: Array, R: Array, penalty: Array, weights: Array | None = None
+        cls,
+        targets: Array,
+        R: Array,
+        penalty: Array,
+        weights: Array | None = None,
+        observed: Mask | None = None,
     ) -> SufficientStatistics:
         """Return the statistics of samples cleaned of noise, ``targets = Z - E``.
 
         ``R`` holds their coefficients, ``penalty`` what noise and coefficients of each row cost, and
-        ``weights`` how much each row counts.
+        ``weights`` how much each row counts. With ``observed`` every feature has a sum of its own; targets
+        are then zero where nothing is observed.
         """
         if weights is None:
             weights = np.ones(len(R))
         R64 = R.astype(np.float64, copy=False)
         weighted = weights[:, None] * R64
+        grams = None
+        if observed is not None:
+            grams = observed.T.astype(np.float64) @ (weights[:, None] * products(R64))
         quadratic = 0.5 * np.einsum("ij,ij->i", targets, targets, dtype=np.float64)
         return cls(
             A=weighted.T @ R64,
@@ -56,6 +77,26 @@ class SufficientStatistics:
             r=weighted.sum(axis=0),
             loss=float(weights @ (quadratic + penalty)),
             weight=float(weights.sum()),
+            entries=float(
+                weights.sum() * targets.shape[1] if observed is None else weights @ observed.sum(axis=1)
+            ),
+            grams=grams,
+        )
+
+    @classmethod
+    def from_entries(cls, Z: csr_array, R: Array, weights: Array) -> SufficientStatistics:
+        """Return the same, feature by feature, of a sparse matrix that stores what is observed."""
+        weighted = weights[:, None] * R
+        pattern = csr_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
+        of_row = np.repeat(weights, np.diff(Z.indptr))
+        return cls(
+            A=weighted.T @ R,
+            B=Z.T @ weighted,
+            r=weighted.sum(axis=0),
+            loss=0.5 * float(of_row @ Z.data**2),
+            weight=float(weights.sum()),
+            entries=float(of_row.sum()),
+            grams=np.asarray(pattern.T @ (weights[:, None] * products(R))),
         )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
@@ -65,6 +106,8 @@ class SufficientStatistics:
             r=self.r + other.r,
             loss=self.loss + other.loss,
             weight=self.weight + other.weight,
+            entries=self.entries + other.entries,
+            grams=None if self.grams is None or other.grams is None else self.grams + other.grams,
         )
 
     def scaled(self, factor: float) -> SufficientStatistics:
@@ -75,7 +118,22 @@ class SufficientStatistics:
             r=factor * self.r,
             loss=factor * self.loss,
             weight=factor * self.weight,
+            entries=factor * self.entries,
+            grams=None if self.grams is None else factor * self.grams,
         )
+
+    def regauged(self, c: float) -> SufficientStatistics:
+        """Return the statistics that the same samples would have with coefficients divided by c."""
+        grams = None if self.grams is None else self.grams / c**2
+        return replace(self, A=self.A / c**2, B=self.B / c, r=self.r / c, grams=grams)
+
+    def quadratic(self, L: Array) -> float:
+        """What g_t(L) has of second degree: half the sum of the squares of ``l_j r``."""
+        if self.grams is None:
+            return 0.5 * float(np.vdot(L, L @ self.A))
+        pairs = products(L)
+        left, right = np.triu_indices(L.shape[1])
+        return float(np.vdot(pairs, self.grams * np.where(left == right, 0.5, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +164,14 @@ class Scales:
         share = float(noisy.sum() / seen.sum())
         return cls(n * math.log(size), residual, noisy, seen, n, residual, n * share, n)
 
+    @classmethod
+    def from_entries(cls, Z: csr_array, residual: Array) -> Scales:
+        """Measure a batch of which only some entries are observed, and what the basis leaves of them."""
+        n, size = float(Z.shape[0]), robust_scale(Z.data)
+        left = n * math.log(max(robust_scale(residual), 1e-12 * size))
+        seen = np.bincount(Z.indices, minlength=Z.shape[1]).astype(np.float64)
+        return cls(n * math.log(size), left, np.zeros(len(seen)), seen, n, left, 0.0, n)
+
     def __add__(self, other: Scales) -> Scales:
         return Scales(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
@@ -121,3 +187,74 @@ class Scales:
             recent * self.recent_noisy,
             recent * self.recent_weight,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Biases:
+    """What an entry is before the basis is asked: a mean, and how its row and its column differ from it.
+
+    Sums over columns are a monoid like :class:`SufficientStatistics`; the bias of a row follows from the
+    row. Both are drawn towards zero as if so many entries more were zero: few entries say little.
+    """
+
+    total: float
+    count: float
+    sums: Array  # p, of what is left of a column's entries
+    counts: Array  # p
+
+    @classmethod
+    def zeros(cls, n_features: int) -> Biases:
+        """Return those of no samples."""
+        return cls(0.0, 0.0, np.zeros(n_features), np.zeros(n_features))
+
+    def __add__(self, other: Biases) -> Biases:
+        return Biases(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def scaled(self, factor: float) -> Biases:
+        """Return the same samples at other weights."""
+        return Biases(*(factor * getattr(self, f.name) for f in fields(self)))
+
+    @property
+    def mean(self) -> float:
+        """Mean of all entries."""
+        return self.total / self.count if self.count else 0.0
+
+    @property
+    def columns(self) -> Array:
+        """By how much each column differs from the mean."""
+        return self.sums / (self.counts + PRIOR)
+
+    def rows(self, Z: csr_array) -> Array:
+        """By how much each row differs from the mean and its columns."""
+        left = Z.data - self.mean - self.columns[Z.indices]
+        lengths = np.diff(Z.indptr)
+        return sum_rows(left, Z.indptr) / (lengths + PRIOR)
+
+    def from_batch(self, Z: csr_array, rows: Array, weights: Array) -> Biases:
+        """Return those of a batch, given its rows' and everything known before."""
+        lengths = np.diff(Z.indptr)
+        weight = np.repeat(weights, lengths)
+        mean = self.mean if self.count else float(weight @ Z.data / weight.sum())
+        left = weight * (Z.data - mean - np.repeat(rows, lengths))
+        p = Z.shape[1]
+        return Biases(
+            float(weight @ Z.data),
+            float(weight.sum()),
+            np.asarray(np.bincount(Z.indices, left, p), dtype=np.float64),
+            np.asarray(np.bincount(Z.indices, weight, p), dtype=np.float64),
+        )
+
+
+def sum_rows(values: Array, indptr: NDArray[np.integer[Any]]) -> Array:
+    """Sum of each row's values in a sparse matrix; zero for rows that have none."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    return sums[indptr[1:]] - sums[indptr[:-1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What was chosen by entries that were held out, and what was tried."""
+
+    n_components: int
+    weight: float | None  # of the norm, for each observed entry; None if it was not asked for
+    tried: tuple[tuple[int, float | None, float], ...]  # components, weight, error

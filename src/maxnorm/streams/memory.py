@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from maxnorm._typing import Array
 from maxnorm.streams.stream import Batch, Columns, Stream, StreamError, batch_rows, beyond, chosen, regrouped
@@ -33,10 +34,17 @@ def array_stream(
 
 def sparse_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """Rows of a SciPy sparse matrix, which stay sparse: what is not stored is for the estimator to say."""
-    x = (x.T if transpose else x).tocsr()
+    x = _by_rows((x.T if transpose else x).tocoo())
     return array_stream(
         x, title, batch_size=batch_size, columns=columns, transpose=False, in_background=False
     )
+
+
+def _by_rows(x: Any) -> sp.csr_array:
+    """Return rows as they are stored: what an entry means that is there twice is for the estimator to say."""
+    order = np.argsort(x.row, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(x.row, minlength=x.shape[0]))])
+    return sp.csr_array((x.data[order], x.col[order], indptr), shape=x.shape)
 
 
 def frame_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:

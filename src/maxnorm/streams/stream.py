@@ -146,16 +146,17 @@ def regrouped(pieces: Iterable[Batch], size: int | None) -> Iterator[Batch]:
             piece = piece[size - rows :]
             rows += held[-1].shape[0]
             if rows == size:
-                yield _stacked(held)
+                yield stacked(held)
                 held, rows = [], 0
     if held:
-        yield _stacked(held)
+        yield stacked(held)
 
 
-def _stacked(pieces: list[Batch]) -> Batch:
+def stacked(pieces: list[Batch]) -> Batch:
+    """Return batches as one."""
     if len(pieces) == 1:
         return pieces[0]
-    return sp.vstack(pieces).tocsr() if sp.issparse(pieces[0]) else np.concatenate(pieces)
+    return sp.csr_array(sp.vstack(pieces)) if sp.issparse(pieces[0]) else np.concatenate(pieces)
 
 
 def beyond(pieces: Iterable[Batch], start: int) -> Iterator[Batch]:

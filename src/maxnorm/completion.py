@@ -1,0 +1,449 @@
+"""The estimator that fills in what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from maxnorm import auto, selection
+from maxnorm._base import BLOCK_ENTRIES, RandomState, Samples, n_rows
+from maxnorm._linalg import row_norms
+from maxnorm._typing import Array, Mask
+from maxnorm._validation import invalid, is_number
+from maxnorm.encoding import Encoding
+from maxnorm.estimators import MaxNormRules
+from maxnorm.noise import L1, Noise
+from maxnorm.norms import MaxNorm
+from maxnorm.observed import EntriesEncoding, encode_entries, entries_of, predicted, step_entries
+from maxnorm.online import State
+from maxnorm.statistics import Selection, SufficientStatistics
+
+MOSTLY_OBSERVED = 0.5  # share of the entries from which one Gram matrix serves all features
+BATCH_PER_FEATURE = 4  # an update of the basis costs as much as this fraction of a sample for each feature
+
+
+class Recommendations(NamedTuple):
+    """The best columns of each row, best first; -1 and NaN where there are not so many."""
+
+    columns: NDArray[np.intp]
+    values: Array
+
+
+class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[misc]
+    """Fill in missing entries from a low-rank model of the stream, regularised by the max-norm (OMRMC).
+
+    ``transform`` returns X with its gaps filled, for rows never seen before too; ``predict`` gives chosen
+    entries, ``recommend`` the best ones of each row. Learning minimises the squared error over observed
+    entries plus the max-norm, in one pass and in memory that does not grow with the number of rows.
+
+    X is an array with NaN for what is missing, or a SciPy sparse matrix of which every stored entry is
+    observed, zeros too; it is never made dense. An entry that is stored more than once counts as its mean.
+
+    Parameters
+    ----------
+    n_components : int, "auto" or None
+        Rank of the model, or a bound on it. "auto" chooses by entries that are held out of the first
+        samples. None takes 10, or half the features if fewer than 20.
+    noise : {"none", "capped", "l1", "l21", "squared"} or Noise
+        "none" trusts the observed entries; "capped" fills robustly where some of them are grossly wrong.
+    lambda1 : float or "auto"
+        Weight of the max-norm. "auto" chooses a weight for each observed entry by entries that are held
+        out of the first samples; with another noise than "none" it is ``1 / sqrt(n_features)``.
+    lambda2 : float or "auto"
+        Weight of the noise, in units of the data.
+    c : float or None
+        The c of Eq. (5.1): observed entries may err at a cost of ``c`` a unit, missing ones count as zeros
+        at a cost of ``1 / c``. None is the limit of large c, where missing entries cost nothing; it is
+        what you want unless you study the paper. Only with ``noise="none"``.
+    biases : bool
+        Whether entries are first explained by a mean and by how their row and their column differ from it,
+        which suits ratings. Only with ``noise="none"``.
+    value_range : (low, high) or None
+        Bounds of what is filled in, predicted and recommended: ``(1, 5)`` for stars.
+    statistics : {"auto", "shared", "per-feature"}
+        One Gram matrix for all features, as the paper has it, or one for each, in memory
+        O(n_features x n_components^2). "auto" takes the second if less than half is observed.
+    batch_size, forgetting, half_life, basis, max_iter, tol, n_epochs, init, random_state
+        As in :class:`MaxNormDecomposition`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The basis, one vector a row.
+    selection_ : dict
+        What was tried for "auto", with the error in entries that were held out.
+    n_samples_seen_ : int
+        Samples learnt from.
+    lambda1_, lambda2_ : float
+        Weights in use, given or found.
+    objective_ : float
+        Average cost of the samples learnt from, as remembered.
+    state_ : maxnorm.online.State
+        All that is carried from batch to batch.
+
+    References
+    ----------
+    J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization, section 5. Machine
+    Learning 106, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm import MaxNormCompletion
+    >>> X = np.outer(np.arange(1.0, 41.0), [1.0, 2.0, 3.0, 4.0])
+    >>> X[::3, 1] = np.nan
+    >>> filled = MaxNormCompletion(n_components=1, n_epochs=20, random_state=0).fit_transform(X)
+    >>> bool(abs(filled[6, 1] - 14.0) < 0.5)
+    True
+    """
+
+    _unstored = None  # sparse matrices stay sparse: they store what was observed
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] | None = None,
+        *,
+        noise: str | Noise = "none",
+        lambda1: float | Literal["auto"] = "auto",
+        lambda2: float | Literal["auto"] = "auto",
+        c: float | None = None,
+        biases: bool = False,
+        value_range: tuple[float, float] | None = None,
+        statistics: Literal["auto", "shared", "per-feature"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        forgetting: float | Literal["auto"] = "auto",
+        half_life: float | None = None,
+        basis: Literal["exact", "bcd"] = "exact",
+        max_iter: int | Literal["auto"] = "auto",
+        tol: float = 1e-6,
+        n_epochs: int = 1,
+        init: str | ArrayLike = "random",
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.c = c
+        self.biases = biases
+        self.value_range = value_range
+        self.statistics = statistics
+        self.batch_size = batch_size
+        self.forgetting = forgetting
+        self.half_life = half_life
+        self.basis = basis
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_epochs = n_epochs
+        self.init = init
+        self.random_state = random_state
+
+    # -- using what was learnt ----------------------------------------------------------------------
+
+    def transform(self, X: Samples) -> Array:
+        """Fill in what is missing; what was observed stays as it is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries; of a sparse matrix, what is not stored.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        blocks = []
+        for Z, observed, code in self._encode(X):
+            filled = self._clipped(self._low_rank(Z, observed, code))
+            blocks.append(Z.copy() if observed is None else np.where(observed, Z, filled))
+        return np.concatenate(blocks)
+
+    def predict(self, X: Samples, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
+        """Values of chosen entries, from what is observed of their rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            What is observed.
+        rows, columns : array-like of int, of the same length
+            Places of the entries; nothing else is computed. Without them, all entries.
+
+        Returns
+        -------
+        ndarray
+            One value for each place, of the model even where X is observed.
+        """
+        check_is_fitted(self)
+        if rows is None and columns is None:
+            blocks = []
+            for block in self._encode(X):
+                blocks.append(self._clipped(self._low_rank(*block)))
+            return np.concatenate(blocks)
+        Z = self._all_entries(X)
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        if rows.shape != columns.shape or rows.ndim != 1:
+            raise ValueError(
+                f"rows and columns must be one-dimensional and of the same length, got {rows.shape} and "
+                f"{columns.shape}"
+            )
+        for name, index, length in (("rows", rows, Z.shape[0]), ("columns", columns, Z.shape[1])):
+            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
+                raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
+        wanted, places = np.unique(rows, return_inverse=True)
+        R, offsets = self._coefficients(Z[wanted])
+        state = self.state_
+        values = predicted(places, columns, R, state.L) + offsets[places]
+        if state.biases is not None:
+            values += state.biases.columns[columns]
+        return self._clipped(values)
+
+    def recommend(self, X: Samples, k: int = 10) -> Recommendations:
+        """Columns with the highest predicted values in each row, without those that are observed.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            What is observed.
+        k : int
+            How many columns.
+
+        Returns
+        -------
+        Recommendations
+            ``columns`` and ``values``, both of shape (n_samples, k), best first; -1 and NaN where there are
+            fewer.
+        """
+        check_is_fitted(self)
+        if not is_number(k, Integral, 1):
+            raise ValueError(f"k must be an integer of at least 1, got {k!r}")
+        Z = self._all_entries(X)
+        n, p = Z.shape
+        columns = np.full((n, k), -1, dtype=np.intp)
+        values = np.full((n, k), np.nan)
+        state = self.state_
+        for part in gen_batches(n, max(1, BLOCK_ENTRIES // p)):
+            block = Z[part]
+            R, offsets = self._coefficients(block)
+            scores = R @ state.L.T + offsets[:, None]
+            if state.biases is not None:
+                scores += state.biases.columns
+            scores[np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)), block.indices] = -np.inf
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            found = np.take_along_axis(scores, best, axis=1)
+            there = np.isfinite(found)
+            columns[part, : best.shape[1]] = np.where(there, best, -1)
+            values[part, : best.shape[1]] = np.where(there, self._clipped(found), np.nan)
+        return Recommendations(columns, values)
+
+    def _clipped(self, values: Array) -> Array:
+        return values if self.value_range is None else np.clip(values, *self.value_range)
+
+    def _all_entries(self, X: Samples) -> sp.csr_array:
+        """Return what is observed of X, without the gaps."""
+        self._check_parameters()
+        batches: list[Any] = [
+            b if isinstance(b, sp.csr_array) else entries_of(b) for b in self._validated_batches(X)
+        ]
+        return sp.csr_array(sp.vstack(batches))
+
+    def _coefficients(self, Z: sp.csr_array) -> tuple[Array, Array]:
+        """Return coefficients of rows, and what the mean and the row's bias add to every entry."""
+        if self._trusts_entries:
+            code = self._encode_entries(Z)
+            return code.R, code.rows + (0.0 if self.state_.biases is None else self.state_.biases.mean)
+        R = np.concatenate([code.R for _, _, code in self._encoded(Z)])
+        return R.astype(np.float64, copy=False), np.zeros(len(R))
+
+    def _encode_entries(self, Z: sp.csr_array) -> EntriesEncoding:
+        state = self.state_
+        return encode_entries(Z, state.L.astype(np.float64, copy=False), self._norm(state), state.biases)
+
+    def _encoded(self, X: Any) -> Iterator[tuple[Array, Mask | None, Encoding]]:
+        block = max(1, BLOCK_ENTRIES // X.shape[1])
+        for part in gen_batches(n_rows(X), block):
+            rows = X[part]
+            dense = _dense(rows) if isinstance(rows, sp.csr_array) else rows
+            if not self._trusts_entries:
+                yield from super()._encoded(dense)
+                continue
+            Z = rows if isinstance(rows, sp.csr_array) else entries_of(rows)
+            code = self._encode_entries(Z)
+            observed = ~np.isnan(dense)
+            residual = np.zeros(dense.shape, dense.dtype)
+            residual[observed] = code.residual
+            b = len(dense)
+            yield (
+                np.where(observed, dense, dense.dtype.type(0)),
+                None if observed.all() else observed,
+                Encoding(
+                    R=code.R.astype(dense.dtype, copy=False),
+                    E=np.zeros_like(residual),
+                    residual=residual,
+                    loss=code.loss,
+                    penalty=np.zeros(b),
+                    demand=row_norms(code.G / code.sigma),
+                    rank=code.rank,
+                    n_iter=np.ones(b, dtype=np.int_),
+                    converged=np.ones(b, dtype=np.bool_),
+                ),
+            )
+
+    def _low_rank(self, Z: Array, observed: Mask | None, code: Encoding) -> Array:
+        low_rank = super()._low_rank(Z, observed, code)
+        biases = self.state_.biases
+        if biases is None:
+            return low_rank
+        there = entries_of(Z if observed is None else np.where(observed, Z, np.nan))
+        offset = biases.mean + biases.columns + biases.rows(there)[:, None]
+        return low_rank + offset.astype(low_rank.dtype, copy=False)
+
+    # -- learning -----------------------------------------------------------------------------------
+
+    @property
+    def _trusts_entries(self) -> bool:
+        """Whether observed entries are exact, so that coefficients follow from them in one step."""
+        return isinstance(self.noise, str) and self.noise == "none" and self.c is None
+
+    def _is_undecided(self, state: State) -> bool:
+        chooses = self.lambda1 == "auto" and self._trusts_entries
+        return (chooses or self.n_components == "auto") and not state.time and state.selection is None
+
+    def _decided(self, state: State, Z: Any) -> State:
+        if not self._trusts_entries:
+            return super()._decided(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
+        entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
+        most = max(1, min(Z.shape) // 2)
+        automatic = self.n_components == "auto"
+        ranks = tuple(r for r in selection.ENTRY_RANKS if r <= most) if automatic else (state.L.shape[1],)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        weights = (
+            selection.WEIGHTS if self.lambda1 == "auto" else (float(self.lambda1) / max(entries.nnz, 1),)
+        )
+        found = selection.select_entries(entries, ranks=ranks, weights=weights, biases=self.biases, seed=seed)
+        if found is None:
+            rank = auto.default_components(Z.shape[1]) if automatic else state.L.shape[1]
+            return replace(
+                self._with_rank(_dense(Z[:1]) if isinstance(Z, sp.csr_array) else Z, rank),
+                selection=Selection(rank, None, ()),
+            )
+        start, chosen = found
+        L = start.L if isinstance(self.init, str) else state.L
+        return replace(start, L=L.astype(state.L.dtype), selection=chosen)
+
+    def _first_batch(self, state: State, Z: Any, size: int) -> int:
+        return (
+            size
+            if isinstance(Z, sp.csr_array) or state.statistics.grams is not None
+            else super()._first_batch(state, Z, size)
+        )
+
+    def _batch_size(self, state: State) -> int:
+        size = super()._batch_size(state)
+        if self.batch_size != "auto" or state.statistics.grams is None:
+            return size
+        p = len(state.L)
+        parts = auto.BATCH_PARTS[0]
+        return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, (1 << 20) // state.L.shape[1]))
+
+    def _step(self, state: State, Z: Any) -> tuple[State, Any]:
+        if not state.time:
+            state = self._prepared(state, Z)
+        by_feature = state.statistics.grams is not None
+        if not (by_feature and self._trusts_entries):
+            return super()._step(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
+        entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
+        if not state.scales.weight and state.selection is None and isinstance(self.init, str) and entries.nnz:
+            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+            fresh = selection.start_entries(entries, state.L.shape[1], self.biases, rng)
+            state = replace(fresh, n_samples=state.n_samples, n_steps=state.n_steps)
+        forgetting = (
+            auto.forgetting(state.scales, self._noise(state))
+            if self.forgetting == "auto"
+            else self.forgetting
+        )
+        return step_entries(
+            state,
+            entries,
+            norm_of=lambda statistics: self._norm_for(state, statistics),
+            forgetting=float(forgetting),
+            half_life=self.half_life,
+            regauge=self._weight(state) < selection.STRONG,
+        )
+
+    def _prepared(self, state: State, Z: Any) -> State:
+        """Return the state before the first sample, with the kind of statistics that its density asks for."""
+        n, p = Z.shape
+        observed = Z.nnz if isinstance(Z, sp.csr_array) else np.count_nonzero(~np.isnan(Z))
+        mostly = observed >= MOSTLY_OBSERVED * n * p
+        by_feature = self.biases or (
+            not mostly if self.statistics == "auto" else self.statistics == "per-feature"
+        )
+        by_feature &= self.c is None
+        zeros = SufficientStatistics.zeros(p, state.L.shape[1], per_feature=by_feature)
+        return replace(state, statistics=zeros)
+
+    def _weight(self, state: State) -> float:
+        """Return the weight of the norm for each observed entry."""
+        if self.lambda1 != "auto":
+            return float(self.lambda1) / max(state.statistics.entries, 1.0)
+        chosen = state.selection
+        return 0.0 if chosen is None or chosen.weight is None else chosen.weight
+
+    def _norm_for(self, state: State, statistics: SufficientStatistics) -> MaxNorm:
+        weight = self._weight(state) if self.lambda1 == "auto" else 0.0
+        return MaxNorm(weight * statistics.entries, self.basis) if weight else super()._norm(state)
+
+    def _norm(self, state: State) -> MaxNorm:
+        return self._norm_for(state, state.statistics)
+
+    def _settled(self, state: State, code: Any) -> State:
+        if isinstance(code, EntriesEncoding):
+            return auto.revived(state, code.rank)
+        return super()._settled(state, code)
+
+    # -- settings -----------------------------------------------------------------------------------
+
+    def _noise(self, state: State) -> Noise:
+        return super()._noise(state) if self.c is None else L1(float(self.c))
+
+    @property
+    def _missing_lambda2(self) -> float:  # type: ignore[override]
+        return 0.0 if self.c is None else 1.0 / float(self.c)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        name = type(self).__name__
+        if self.c is not None:
+            if not is_number(self.c, Real, 0, above=True):
+                raise invalid(name, "c", self.c, "a finite number above 0", None)
+            if self.noise != "none":
+                raise ValueError(
+                    f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"
+                )
+        if not isinstance(self.biases, bool | np.bool_):
+            raise invalid(name, "biases", self.biases, "True or False")
+        if self.biases and not self._trusts_entries:
+            raise ValueError("biases=True needs noise='none' and c=None")
+        if self.statistics not in ("auto", "shared", "per-feature"):
+            raise invalid(name, "statistics", self.statistics, "'auto', 'shared' or 'per-feature'")
+        if self.value_range is not None:
+            bounds = self.value_range
+            if not (np.ndim(bounds) == 1 and len(bounds) == 2 and bounds[0] < bounds[1]):
+                raise invalid(name, "value_range", bounds, "a pair (low, high) with low < high", None)
+
+
+def _dense(Z: sp.csr_array) -> Array:
+    """Return a sparse matrix with NaN for what it does not store."""
+    full = np.full(Z.shape, math.nan, dtype=np.float32 if Z.dtype == np.float32 else np.float64)
+    full[np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr)), Z.indices] = Z.data
+    return full

@@ -1,0 +1,169 @@
+"""The learner for data of which most is missing: exact steps at a cost that follows what is observed.
+
+A batch is a sparse matrix that stores what is observed, zeros included. Every sample has a Gram matrix of
+its own, that of the features it has, and every feature one of the samples it has: products of a sparse
+pattern with the products of pairs of entries of L or R. Nothing is ever as large as the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from maxnorm._linalg import RANK_TOLERANCE, ball_multipliers, products, row_norms, symmetric
+from maxnorm._typing import Array
+from maxnorm.norms import FactorNorm
+from maxnorm.online import State, decay
+from maxnorm.statistics import PAST, RECENT, Biases, Scales, SufficientStatistics, sum_rows
+
+BLOCK = 2**21  # numbers in the Gram matrices of the rows that are solved for at a time
+GAUGE_STEPS = 6
+ONE = np.ones(1)
+Index = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class EntriesEncoding:
+    """A sparse batch as seen in a basis."""
+
+    R: Array  # b x d, coefficients
+    rows: Array  # b, biases of the rows; zero if there are none
+    residual: Array  # one for each stored entry
+    loss: Array  # b
+    G: Array  # b x d, and
+    sigma: Array  # b x d: what a row's problem is in the directions of what it observes of L
+    rank: int  # directions that the basis has
+
+
+def encode_entries(Z: csr_array, L: Array, norm: FactorNorm, biases: Biases | None = None) -> EntriesEncoding:
+    """Solve for the coefficients of each row from what it stores, exactly: Eq. (3.2) without noise.
+
+    The cost is O(d^2) for each entry and O(d^3) for each row.
+    """
+    b, d = Z.shape[0], L.shape[1]
+    rows: Array = np.zeros(b)
+    if biases is not None:
+        rows = biases.rows(Z)
+        left = Z.data - biases.mean - biases.columns[Z.indices] - np.repeat(rows, np.diff(Z.indptr))
+        Z = csr_array((left, Z.indices, Z.indptr), shape=Z.shape)
+    R, G, sigma = np.zeros((b, d)), np.zeros((b, d)), np.ones((b, d))
+    pairs = products(L)
+    for part in _blocks(b, d):
+        R[part], G[part], sigma[part] = _coefficients(Z[part], L, pairs, norm)
+    residual = Z.data - predicted(np.repeat(np.arange(b), np.diff(Z.indptr)), Z.indices, R, L)
+    loss = 0.5 * sum_rows(residual**2, Z.indptr) + norm.coefficient_value(R)
+    strength = np.sqrt(np.maximum(np.linalg.eigvalsh(L.T @ L), 0.0))
+    rank = int((strength > RANK_TOLERANCE * strength[-1]).sum())
+    return EntriesEncoding(R, rows, residual, loss, G, sigma, rank)
+
+
+def _blocks(b: int, d: int) -> Iterator[slice]:
+    size = max(1, BLOCK // (d * d))
+    for start in range(0, b, size):
+        yield slice(start, start + size)
+
+
+def _coefficients(Z: csr_array, L: Array, pairs: Array, norm: FactorNorm) -> tuple[Array, Array, Array]:
+    pattern = csr_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
+    D, Q = np.linalg.eigh(symmetric(pattern @ pairs, L.shape[1]))
+    top = D[:, -1:]
+    D = np.where(
+        top > 0.0, np.maximum(D, RANK_TOLERANCE**1.5 * top), 1.0
+    )  # directions that a row does not have
+    sigma = np.sqrt(D)
+    G = np.matmul((Z @ L)[:, None, :], Q)[:, 0] / sigma
+    eta = norm.multipliers(G, sigma, ONE, None)[:, None] * sigma[:, -1:] ** 2
+    R = np.matmul(Q, (G * (sigma / (D + eta)))[:, :, None])[:, :, 0]
+    return R, G, sigma
+
+
+def predicted(rows: Index, columns: Index, R: Array, L: Array) -> Array:
+    """Entries of ``R L^T`` in the given places, block by block."""
+    values = np.empty(len(rows))
+    size = max(1, BLOCK // R.shape[1])
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        values[part] = np.einsum("ij,ij->i", R[rows[part]], L[columns[part]])
+    return values
+
+
+def entries_of(Z: Array) -> csr_array:
+    """Return the entries of an array that are not NaN, zeros included."""
+    rows, columns = np.nonzero(~np.isnan(Z))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(Z)))])
+    return csr_array((Z[rows, columns].astype(np.float64), columns, indptr), shape=Z.shape)
+
+
+def step_entries(
+    state: State,
+    Z: csr_array,
+    *,
+    norm_of: Callable[[SufficientStatistics], FactorNorm],
+    forgetting: float = 0.0,
+    half_life: float | None = None,
+    regauge: bool = True,
+) -> tuple[State, EntriesEncoding]:
+    """Learn from one sparse batch: lines 3-5 of Algorithm 1.
+
+    ``norm_of`` gives the norm, whose weight may depend on how much is known. With ``regauge`` the size of the
+    basis is settled at once (:func:`best_radius`).
+    """
+    counted = replace(state, n_samples=state.n_samples + Z.shape[0], n_steps=state.n_steps + 1)
+    full = np.diff(Z.indptr) > 0
+    if not full.all():
+        Z = Z[full]
+    code = encode_entries(Z, state.L, norm_of(state.statistics), state.biases)
+    if not Z.shape[0]:
+        return counted, code
+    now = state.time + Z.shape[0]
+    weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
+    fade = float(decay(state.time, now, forgetting, half_life))
+    biases = state.biases
+    targets = Z
+    if biases is not None:
+        biases = biases.scaled(fade) + biases.from_batch(Z, code.rows, weights)
+        known = biases.mean + biases.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
+        targets = csr_array((Z.data - known, Z.indices, Z.indptr), shape=Z.shape)
+    statistics = state.statistics.scaled(fade) + SufficientStatistics.from_entries(targets, code.R, weights)
+    ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
+    scales = state.scales.scaled(*ages) + Scales.from_entries(targets, code.residual)
+    norm = norm_of(statistics)
+    L = norm.update_basis(state.L, statistics)
+    share = float(Z.nnz) / statistics.entries
+    c = best_radius(code, share * norm.lambda1 * float(row_norms(L).max()) ** 2) if regauge else 1.0
+    return (
+        replace(
+            counted,
+            L=(c * L).astype(L.dtype, copy=False),
+            statistics=statistics.regauged(c),
+            scales=scales,
+            biases=biases,
+            time=now,
+        ),
+        code,
+    )
+
+
+def best_radius(code: EntriesEncoding, price: float) -> float:
+    """Return the radius of the ball that is best for a batch, within a factor of two.
+
+    The size of L and that of r are one degree of freedom, which the alternation between them is slow to
+    settle. A ball of radius rho and rows of L of norm tau are the same as one of radius 1 and rows of
+    ``rho tau``. The derivative of the loss by rho is minus the sum of the multipliers, and that of the norm
+    ``lambda1 tau^2``, the ``price``; where they meet is best.
+    """
+    w = code.sigma**2
+    C = code.G * code.sigma
+    low, high = 0.5, 2.0
+    for _ in range(GAUGE_STEPS):
+        middle = float(np.sqrt(low * high))
+        if ball_multipliers(C, w, middle).sum() > price:
+            low = middle
+        else:
+            high = middle
+    return float(np.sqrt(low * high))

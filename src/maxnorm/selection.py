@@ -1,0 +1,194 @@
+"""Choose the weight of the norm and the rank from entries that are held out of a sample of the stream.
+
+Entries are held out, not samples: a sample that is held out is fitted anew, and a higher rank always fits it
+better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from maxnorm._linalg import robust_scale
+from maxnorm._typing import Array, Mask
+from maxnorm.norms import MaxNorm
+from maxnorm.observed import Index, encode_entries, predicted, step_entries
+from maxnorm.online import State
+from maxnorm.statistics import Biases, Selection, SufficientStatistics
+
+SAMPLE_ENTRIES, SAMPLE_ROWS = 100_000, 100  # of which at least both are looked at, if there are so many
+HELD_OUT = 0.1  # share of the entries
+ENOUGH = 50  # entries that must be held out for a choice to mean anything
+WEIGHTS = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.005, 1e-3, 1e-5)  # of the norm, for each observed entry
+RANKS = (1, 2, 3, 5, 8, 13, 20, 30, 45, 70, 100)
+ENTRY_RANKS = (2, 5, 10, 20, 40, 80)  # for completion, where the weight of the norm does the rest
+PASSES = (5, 2)  # over the sample, for the first weight and for those that start from the one before
+SMALL = 0.3  # size of components that are added, against those of a random basis
+STRONG = 0.02  # a weight with which the ball is there to hold coefficients back
+ONLY_NOW = 50.0  # forgetting that leaves nothing of earlier passes
+WORSE, NO_BETTER = 1.002, 0.999  # than the best: a weight that need not be followed, a rank that does not pay
+ENOUGH_BETTER = 0.995  # than the rank before: worth trying another
+CLOSE = 1.02  # a smaller rank is as good if its error is within this of the best
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Entries to learn from, and entries to judge by."""
+
+    learnt: csr_array
+    rows: Index
+    columns: Index
+    values: Array
+
+    @classmethod
+    def of(cls, Z: csr_array, seed: int) -> Sample | None:
+        """Hold entries out at random; None if there are too few."""
+        rng = np.random.default_rng([seed, Z.shape[0]])
+        out = rng.random(Z.nnz) < HELD_OUT
+        if out.sum() < ENOUGH:
+            return None
+        rows = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
+        kept = csr_array((Z.data[~out], (rows[~out], Z.indices[~out])), shape=Z.shape)
+        return cls(kept, rows[out], Z.indices[out], Z.data[out])
+
+
+def rows_for_a_sample(lengths: Array) -> int | None:
+    """Return how many rows make a sample, given the observed entries of each; None if there are too few."""
+    enough = np.flatnonzero(np.cumsum(lengths) >= SAMPLE_ENTRIES)
+    return max(int(enough[0]) + 1, SAMPLE_ROWS) if len(enough) and len(lengths) >= SAMPLE_ROWS else None
+
+
+def start_entries(Z: csr_array, d: int, biases: bool, rng: np.random.Generator) -> State:
+    """Return a state with a random basis of the size of the data, and biases if asked for."""
+    p = Z.shape[1]
+    known = None
+    values = Z.data
+    if biases:
+        known = Biases.zeros(p)
+        for _ in range(3):  # columns and rows in turn
+            known = known.from_batch(Z, known.rows(Z), np.ones(Z.shape[0]))
+        lengths = np.diff(Z.indptr)
+        values = Z.data - known.mean - known.columns[Z.indices] - np.repeat(known.rows(Z), lengths)
+    size = 2.0 * robust_scale(values) / np.sqrt(d)
+    L = size * rng.standard_normal((p, d))
+    return State(L=L, statistics=SufficientStatistics.zeros(p, d, per_feature=True), biases=known)
+
+
+def select_entries(
+    Z: csr_array, *, ranks: tuple[int, ...], weights: tuple[float, ...] = WEIGHTS, biases: bool, seed: int
+) -> tuple[State, Selection] | None:
+    """Choose rank and weight for completion, and return a basis to start from.
+
+    For every rank the weights are tried from the largest down, each from the basis of the one before, until
+    they get worse; ranks from the least up, until they no longer pay.
+    """
+    sample = Sample.of(Z, seed)
+    if sample is None:
+        return None
+    tried: list[tuple[int, float | None, float]] = []
+    best: tuple[float, State, float] | None = None  # error, state and weight
+    for d in ranks:
+        found = _best_weight(sample, d, weights, biases, np.random.default_rng([seed, d]), tried, best)
+        if best is not None and found[0] > NO_BETTER * best[0]:
+            best = min(best, found, key=lambda item: item[0])
+            break
+        best = found
+    if best is None:
+        return None
+    _, state, weight = best
+    chosen = Selection(state.L.shape[1], weight, tuple(tried))
+    p, d = state.L.shape
+    fresh = State(
+        L=state.L, statistics=SufficientStatistics.zeros(p, d, per_feature=True), biases=state.biases
+    )
+    return replace(fresh, selection=chosen), chosen
+
+
+def _best_weight(
+    sample: Sample,
+    d: int,
+    weights: tuple[float, ...],
+    biases: bool,
+    rng: np.random.Generator,
+    tried: list[tuple[int, float | None, float]],
+    before: tuple[float, State, float] | None,
+) -> tuple[float, State, float]:
+    state = start_entries(sample.learnt, d, biases, rng)
+    if before is not None:  # the basis found so far, and more components that are small
+        known = before[1]
+        more = state.L[:, : d - known.L.shape[1]]
+        state = replace(state, L=np.hstack([known.L, SMALL * more]), biases=known.biases)
+    best: tuple[float, State, float] | None = None
+    start = 0 if before is None else max(0, weights.index(before[2]) - 1)
+    for i, weight in enumerate(weights[start:]):
+        for _ in range(PASSES[min(i, 1)]):
+            state, _ = step_entries(
+                state,
+                sample.learnt,
+                norm_of=lambda s, w=weight: MaxNorm(w * s.entries),  # type: ignore[misc]
+                forgetting=ONLY_NOW,
+                regauge=weight < STRONG,
+            )
+        error = held_out_error(state, sample)
+        tried.append((d, weight, error))
+        if best is None or error < best[0]:
+            best = (error, state, weight)
+        elif error > WORSE * best[0]:
+            break
+    assert best is not None
+    return best
+
+
+def held_out_error(state: State, sample: Sample) -> float:
+    """Root mean square error in the entries that are held out."""
+    code = encode_entries(sample.learnt, state.L, MaxNorm(0.0), state.biases)
+    values = predicted(sample.rows, sample.columns, code.R, state.L)
+    if state.biases is not None:
+        values += state.biases.mean + state.biases.columns[sample.columns] + code.rows[sample.rows]
+    return float(np.sqrt(np.mean((sample.values - values) ** 2)))
+
+
+def select_rank(
+    Z: Array, observed: Mask, low_rank_of: Callable[[Array, int], Array], *, most: int, seed: int
+) -> Selection | None:
+    """Choose the rank of a decomposition: the least that is about as good as the best.
+
+    ``low_rank_of`` gives the low-rank part of samples with missing entries (NaN) for a rank. Errors are
+    medians: what is held out may itself be grossly wrong.
+    """
+    rng = np.random.default_rng([seed, len(Z)])
+    out = observed & (rng.random(Z.shape) < HELD_OUT)
+    if out.sum() < ENOUGH:
+        return None
+    learnt = np.where(observed & ~out, Z, np.nan)
+    errors: dict[int, float] = {}
+
+    def error(rank: int) -> float:
+        if rank not in errors:
+            errors[rank] = float(np.median(np.abs(Z[out] - low_rank_of(learnt, rank)[out])))
+        return errors[rank]
+
+    best = np.inf
+    for rank in _ranks(most):
+        if error(rank) > ENOUGH_BETTER * best and rank > 2:
+            break
+        best = min(best, error(rank))
+    low, high = 0, min(rank for rank, value in errors.items() if value <= CLOSE * best)
+    low = max((rank for rank in errors if rank < high), default=0)
+    while high - low > 1:  # ranks between those tried
+        middle = (low + high) // 2
+        if error(middle) <= CLOSE * best:
+            high = middle
+        else:
+            low = middle
+    return Selection(high, None, tuple((rank, None, value) for rank, value in sorted(errors.items())))
+
+
+def _ranks(most: int) -> Iterator[int]:
+    for rank in RANKS:
+        if rank < most:
+            yield rank
+    yield most

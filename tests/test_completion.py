@@ -1,0 +1,347 @@
+"""Completion: exact steps on what is observed, choices by held-out entries, and what users do with it."""
+
+import itertools
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import maxnorm
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm._linalg import products, row_norms, symmetric
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.metrics import relative_error
+from maxnorm.norms import MaxNorm, NuclearNorm, max_norm_basis
+from maxnorm.observed import best_radius, encode_entries, entries_of, step_entries
+from maxnorm.online import State, surrogate
+from maxnorm.statistics import Biases, SufficientStatistics
+
+RNG = np.random.default_rng(0)
+
+
+def holes(n, p, share, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random((n, p)) < share, rng.standard_normal((n, p)), np.nan)
+
+
+# -- the exact steps ----------------------------------------------------------------------------------
+
+
+def test_pairs_and_matrices():
+    R = RNG.standard_normal((4, 3))
+    np.testing.assert_allclose(symmetric(products(R), 3), R[:, :, None] * R[:, None, :])
+
+
+@pytest.mark.parametrize("size", [0.3, 3.0])
+def test_coefficients_are_optimal_for_what_is_observed(size):
+    Z, L = holes(20, 12, 0.4), size * RNG.standard_normal((12, 3))
+    code = encode_entries(entries_of(Z), L, MaxNorm(1.0))
+    for z, r, loss in zip(Z, code.R, code.loss, strict=True):
+        seen = ~np.isnan(z)
+        gradient = L[seen].T @ (L[seen] @ r - z[seen])
+        if np.linalg.norm(r) < 1 - 1e-9:
+            np.testing.assert_allclose(gradient, 0.0, atol=1e-7)
+        else:  # minus the gradient points out of the ball
+            np.testing.assert_allclose(gradient, (gradient @ r) * r, atol=1e-7)
+            assert gradient @ r <= 1e-9
+            assert np.linalg.norm(r) == pytest.approx(1.0)
+        assert loss == pytest.approx(0.5 * np.sum((z[seen] - L[seen] @ r) ** 2))
+
+
+def test_statistics_feature_by_feature():
+    Z, R, weights = holes(15, 6, 0.5), RNG.standard_normal((15, 3)), RNG.random(15)
+    seen, filled = ~np.isnan(Z), np.nan_to_num(Z)
+    sparse = SufficientStatistics.from_entries(entries_of(Z), R, weights)
+    dense = SufficientStatistics.from_batch(filled, R, np.zeros(15), weights, seen)
+    grams = np.einsum("ij,i,ia,ib->jab", seen, weights, R, R)
+    np.testing.assert_allclose(symmetric(sparse.grams, 3), grams)
+    np.testing.assert_allclose(symmetric(dense.grams, 3), grams)
+    np.testing.assert_allclose(sparse.B, (weights[:, None] * filled).T @ R)
+    np.testing.assert_allclose(sparse.B, dense.B)
+    assert sparse.entries == pytest.approx(weights @ seen.sum(axis=1)) == pytest.approx(dense.entries)
+    L = RNG.standard_normal((6, 3))
+    fit = 0.5 * np.sum(weights[:, None] * np.where(seen, filled - R @ L.T, 0.0) ** 2)
+    both = sparse.quadratic(L) - np.vdot(L, sparse.B) + sparse.loss
+    assert both == pytest.approx(fit) == pytest.approx(dense.quadratic(L) - np.vdot(L, dense.B) + dense.loss)
+    doubled = sparse + sparse.scaled(0.5)
+    np.testing.assert_allclose(doubled.grams, 1.5 * sparse.grams)
+
+
+@pytest.mark.parametrize("lambda1", [0.0, 0.5, 5.0])
+def test_the_basis_is_optimal_for_every_feature_at_once(lambda1):
+    R = RNG.standard_normal((7, 10, 3))
+    A, B = np.einsum("jia,jib->jab", R, R), RNG.standard_normal((7, 3))
+    L = cp.Variable((7, 3))
+    roots = [np.linalg.cholesky(a).T for a in A]
+    loss = sum(0.5 * cp.sum_squares(roots[j] @ L[j]) - L[j] @ B[j] for j in range(7))
+    problem = cp.Problem(cp.Minimize(loss + 0.5 * lambda1 * cp.max(cp.norm(L, 2, axis=1)) ** 2))
+    problem.solve(solver=cp.CLARABEL)
+    ours = max_norm_basis(A, B, lambda1)
+    np.testing.assert_allclose(ours, L.value, atol=1e-5)
+
+
+def test_the_nuclear_norm_solves_every_feature_by_itself():
+    Z, R = holes(30, 5, 0.6), RNG.standard_normal((30, 2))
+    seen = SufficientStatistics.from_entries(entries_of(Z), R, np.ones(30))
+    L = NuclearNorm(0.7).update_basis(np.ones((5, 2)), seen)
+    for j in range(5):
+        A = symmetric(seen.grams, 2)[j] + 0.7 * np.eye(2)
+        np.testing.assert_allclose(L[j], np.linalg.solve(A, seen.B[j]), rtol=1e-6)
+
+
+def test_the_best_radius_balances_loss_and_norm():
+    Z, L = entries_of(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
+    code = encode_entries(Z, L, MaxNorm(0.0))
+    weight, tau = 2.0, row_norms(L).max()
+    found = best_radius(code, weight * tau**2)
+
+    def objective(rho):
+        return encode_entries(Z, rho * L, MaxNorm(0.0)).loss.sum() + 0.5 * weight * (rho * tau) ** 2
+
+    radii = np.linspace(0.5, 2.0, 61)
+    best = radii[np.argmin([objective(rho) for rho in radii])]
+    assert found == pytest.approx(best, rel=0.05)
+
+
+def test_steps_lower_the_objective():
+    data = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.7, random_state=0)
+    Z = entries_of(data.X)
+    zeros = SufficientStatistics.zeros(30, 3, per_feature=True)
+    state = State(L=0.3 * RNG.standard_normal((30, 3)), statistics=zeros)
+    values = []
+    for _ in range(10):
+        state, _ = step_entries(state, Z, norm_of=lambda _: MaxNorm(1.0), forgetting=60.0)
+        values.append(surrogate(state, MaxNorm(1.0)))
+    assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
+    assert values[-1] < 0.2 * values[0]
+
+
+def test_biases_of_rows_and_columns():
+    rows, columns = RNG.standard_normal(200), RNG.standard_normal(50)
+    X = 3.0 + rows[:, None] + columns
+    X[RNG.random(X.shape) < 0.5] = np.nan
+    Z = entries_of(X)
+    biases = Biases.zeros(50)
+    for _ in range(30):
+        biases = biases.from_batch(Z, biases.rows(Z), np.ones(200))
+    level = biases.mean + biases.columns.mean() + biases.rows(Z).mean()
+    assert level == pytest.approx(3.0 + rows.mean() + columns.mean(), abs=0.1)
+    assert np.corrcoef(biases.columns, columns)[0, 1] > 0.99
+    assert np.corrcoef(biases.rows(Z), rows)[0, 1] > 0.99
+    merged = biases + biases.scaled(0.5)
+    assert merged.mean == pytest.approx(biases.mean)
+
+
+# -- recovery -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rank", "observed", "bound"), [(4, 0.15, 0.05), (4, 0.3, 0.02), (8, 0.5, 0.03)])
+def test_entries_are_recovered(rank, observed, bound):
+    data = make_corrupted_low_rank(
+        1500, 120, rank, corruption=0.0, dense_noise=0.002, missing=1 - observed, random_state=0
+    )
+    filled = MaxNormCompletion(rank, n_epochs=3, random_state=0).fit_transform(data.X)
+    missing = np.isnan(data.X)
+    assert relative_error(data.low_rank[missing], filled[missing]) < bound
+
+
+def test_entries_are_recovered_from_gross_errors_and_gaps():
+    data = make_corrupted_low_rank(2500, 100, 4, corruption=0.1, missing=0.7, random_state=0)
+    filled = MaxNormCompletion(4, noise="capped", n_epochs=3, random_state=0).fit_transform(data.X)
+    missing = np.isnan(data.X)
+    assert relative_error(data.low_rank[missing], filled[missing]) < 0.05
+
+
+def test_sparse_and_dense_are_the_same():
+    X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X
+    dense = MaxNormCompletion(3, random_state=0).fit(X)
+    for sparse in (entries_of(X), sp.coo_matrix(entries_of(X)), sp.csc_array(entries_of(X))):
+        model = MaxNormCompletion(3, random_state=0).fit(sparse)
+        np.testing.assert_array_equal(model.components_, dense.components_)
+        np.testing.assert_allclose(model.transform(sparse), dense.transform(X))
+    pieces = MaxNormCompletion(3, random_state=0)
+    for part in np.array_split(np.arange(400), 7):
+        pieces.partial_fit(entries_of(X)[part[0] : part[-1] + 1])
+    np.testing.assert_array_equal(pieces.components_, dense.components_)
+
+
+def test_sparse_models_survive_halfway(tmp_path):
+    Z = entries_of(make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X)
+    whole = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z)
+    half = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z[:130])
+    half.save(tmp_path / "m.maxnorm")
+    again = maxnorm.load(tmp_path / "m.maxnorm").partial_fit(Z[130:])
+    np.testing.assert_array_equal(again.components_, whole.components_)
+    assert again.selection_ == whole.selection_
+    streamed = MaxNormCompletion(3, biases=True, random_state=0).fit(open_stream(Z, batch_size=30))
+    np.testing.assert_array_equal(streamed.components_, whole.components_)
+
+
+# -- choices ------------------------------------------------------------------------------------------
+
+
+def test_the_weight_follows_the_noise():
+    def chosen(noise):
+        data = make_corrupted_low_rank(
+            800, 80, 4, corruption=0.0, dense_noise=noise, missing=0.7, random_state=0
+        )
+        model = MaxNormCompletion(4, random_state=0).fit(data.X)
+        curve = model.selection_
+        assert len(curve["error"]) == len(curve["weight"]) == len(curve["n_components"]) > 2
+        return curve["weight"][int(np.argmin(curve["error"]))]
+
+    assert chosen(0.0) < chosen(0.2)
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
+def test_the_rank_of_a_decomposition_is_found(Estimator, rank):
+    data = make_corrupted_low_rank(
+        1500, 40, rank, corruption=0.1, dense_noise=0.05 * np.sqrt(rank / 40), random_state=0
+    )
+    model = Estimator("auto", random_state=0).fit(data.X)
+    assert model.n_components_ == rank
+    assert model.selection_["n_components"]
+    assert model.components_.shape == (rank, 40)
+
+
+def test_the_rank_of_completion_is_found_roughly():
+    data = make_corrupted_low_rank(1500, 100, 10, corruption=0.0, missing=0.6, random_state=0)
+    model = MaxNormCompletion("auto", n_epochs=2, random_state=0).fit(data.X)
+    assert 10 <= model.n_components_ <= 20
+    missing = np.isnan(data.X)
+    assert relative_error(data.low_rank[missing], model.transform(data.X)[missing]) < 0.1
+
+
+def test_auto_with_next_to_nothing():
+    for Estimator in (MaxNormDecomposition, MaxNormCompletion):
+        model = Estimator("auto", random_state=0).fit([[1.0, 2.0, np.nan], [2.0, 4.0, 6.0]])
+        assert np.isfinite(model.components_).all()
+        assert model.selection_["error"] == []
+    waiting = MaxNormDecomposition("auto", random_state=0).partial_fit(np.ones((3, 4)))
+    assert waiting.n_samples_seen_ == 3
+    assert np.isfinite(waiting.components_).all()
+
+
+# -- use ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(0)
+    taste = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 60))
+    stars = 3.0 + 0.6 * taste + 0.5 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(60)
+    stars = np.clip(np.rint(stars + 0.3 * rng.standard_normal(stars.shape)), 1, 5)
+    seen = rng.random(stars.shape) < 0.3
+    return stars, seen, entries_of(np.where(seen, stars, np.nan))
+
+
+@pytest.fixture(scope="module")
+def recommender(ratings):
+    return MaxNormCompletion(3, biases=True, value_range=(1, 5), n_epochs=5, random_state=0).fit(ratings[2])
+
+
+def test_predictions_beat_the_means(ratings, recommender):
+    stars, seen, Z = ratings
+    rows, columns = np.nonzero(~seen)
+    values = recommender.predict(Z, rows, columns)
+    assert values.min() >= 1
+    assert values.max() <= 5
+    error = np.sqrt(np.mean((values - stars[rows, columns]) ** 2))
+    means = np.where(seen, stars, np.nan)
+    columns_only = np.sqrt(np.mean((np.nanmean(means, axis=0)[columns] - stars[rows, columns]) ** 2))
+    assert error < 0.7 * columns_only
+    np.testing.assert_allclose(values, recommender.transform(Z)[rows, columns])
+    np.testing.assert_allclose(values, recommender.predict(Z)[rows, columns])
+    np.testing.assert_array_equal(recommender.transform(Z)[seen], stars[seen])
+
+
+def test_recommendations_are_the_best_of_what_is_new(ratings, recommender):
+    _, seen, Z = ratings
+    columns, values = recommender.recommend(Z[:20], k=5)
+    everything = np.where(seen[:20], -np.inf, recommender.predict(Z[:20]))
+    assert not seen[np.arange(20)[:, None], columns].any()
+    np.testing.assert_allclose(values, -np.sort(-everything, axis=1)[:, :5])
+    full = sp.csr_array(np.ones((1, 60)))
+    columns, values = recommender.recommend(full, k=3)
+    assert columns.tolist() == [[-1, -1, -1]]
+    assert np.isnan(values).all()
+    assert recommender.recommend(Z[:1], k=100).columns.shape == (1, 100)
+
+
+def test_rows_and_columns_without_anything(ratings):
+    _, _, Z = ratings
+    gap = Z.toarray()
+    gap[gap == 0] = np.nan
+    gap[:, 7] = np.nan
+    model = MaxNormCompletion(3, biases=True, n_epochs=3, random_state=0).fit(gap)
+    nobody = sp.csr_array((1, 60))
+    expected = model.state_.biases.mean + model.state_.biases.columns
+    np.testing.assert_allclose(model.predict(nobody)[0], expected)
+    assert np.isfinite(model.transform(gap)).all()
+    assert (
+        abs(
+            model.predict(gap)[:, 7] - (model.state_.biases.mean + model.state_.biases.rows(entries_of(gap)))
+        ).max()
+        < 1e-6
+    )
+    plain = MaxNormCompletion(3, random_state=0).fit(gap)
+    np.testing.assert_array_equal(plain.predict(nobody), np.zeros((1, 60)))
+
+
+def test_integers_equal_columns_and_repeated_entries():
+    stars = sp.coo_matrix(
+        (np.array([4, 2, 5, 3, 1, 3]), ([0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1])), shape=(3, 2)
+    )
+    once = sp.csr_array(np.array([[3.0, 0.0], [5.0, 3.0], [0.0, 2.0]]))
+    a = MaxNormCompletion(1, random_state=0).fit(stars)
+    b = MaxNormCompletion(1, random_state=0).fit(once)
+    np.testing.assert_allclose(a.components_, b.components_)
+    equal = np.tile([[3.0, 3.0, 1.0, 2.0]], (200, 1)) * RNG.random((200, 1))
+    equal[RNG.random(equal.shape) < 0.3] = np.nan
+    filled = MaxNormCompletion(1, n_epochs=5, random_state=0).fit_transform(equal)
+    assert np.abs(filled[:, 0] - filled[:, 1]).max() < 0.1
+
+
+def test_explicit_zeros_are_observed():
+    rows, columns = np.repeat(np.arange(50), 4), np.tile(np.arange(4), 50)
+    Z = sp.csr_array((np.tile([0.0, 1.0, 0.0, 2.0], 50), (rows, columns)), shape=(50, 4))
+    model = MaxNormCompletion(1, random_state=0).fit(Z)
+    some = sp.csr_array((np.array([0.0]), ([0], [0])), shape=(1, 4))
+    assert model.transform(some)[0, 0] == 0.0
+    assert Z.nnz == 200
+
+
+def test_wrong_input(ratings, recommender):
+    _, _, Z = ratings
+    with pytest.raises(ValueError, match="infinity, first in row 3, column 0"):
+        MaxNormCompletion(2).fit(sp.csr_array((np.array([np.inf]), ([3], [0])), shape=(5, 4)))
+    with pytest.raises(ValueError, match="has 59 features, but MaxNormCompletion is expecting 60"):
+        recommender.predict(Z[:, :59], [0], [0])
+    with pytest.raises(ValueError, match="of the same length"):
+        recommender.predict(Z, [0, 1], [0])
+    with pytest.raises(ValueError, match="columns must be integers from 0 to 59"):
+        recommender.predict(Z, [0], [60])
+    with pytest.raises(ValueError, match="rows must be integers"):
+        recommender.predict(Z, [0.5], [0])
+    with pytest.raises(ValueError, match="k must be an integer of at least 1, got 0"):
+        recommender.recommend(Z, 0)
+    for parameter, value in (("value_range", (5, 1)), ("biases", "yes"), ("statistics", "some")):
+        with pytest.raises(ValueError, match=f"{parameter} of MaxNormCompletion must be"):
+            MaxNormCompletion(2, **{parameter: value}).fit(Z)
+    with pytest.raises(ValueError, match="biases=True needs noise='none'"):
+        MaxNormCompletion(2, biases=True, noise="capped").fit(Z)
+
+
+def test_an_imputer_in_a_pipeline():
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((300, 3))
+    X = hidden @ rng.standard_normal((3, 30))
+    y = hidden @ [1.0, 2.0, 3.0]
+    X[rng.random(X.shape) < 0.4] = np.nan
+    pipeline = make_pipeline(MaxNormCompletion(3, n_epochs=3, random_state=0), Ridge())
+    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.95
