@@ -198,7 +198,7 @@ def test_wrong_usage(folder):
     assert refused(maxnorm("fit", "empty.csv", "--model", "m", cwd=folder), "empty.csv: is empty")
     (folder / "words.csv").write_text("a,b\n1,2\n3,four\n")
     assert refused(maxnorm("fit", "words.csv", "--model", "m", cwd=folder), "line 3, column 1: 'four'")
-    assert not (folder / "m").exists()
+    assert library.load(folder / "m").n_samples_seen_ == 1
 
 
 def test_columns_of_nan_are_learnt_as_missing(folder):
@@ -277,7 +277,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(long):
     assert process.returncode == 130, said
     assert "--resume goes on from there" in said
     assert "Traceback" not in said
-    assert refused(maxnorm(*fit("--epochs", "3"), cwd=folder), "is not finished", "--overwrite")
+    assert refused(maxnorm(*fit("--epochs", "3"), cwd=folder), "is there", "--resume", "--overwrite")
     assert refused(maxnorm(*fit("--resume"), cwd=folder), "other n_epochs")
     result = maxnorm(*fit("--epochs", "3", "--resume"), cwd=folder)
     assert result.returncode == 0, result.stderr
@@ -292,6 +292,7 @@ def test_a_bad_row_keeps_what_was_learnt(folder):
     (folder / "bad.csv").write_text("\n".join(lines))
     result = maxnorm("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm", cwd=folder)
     assert refused(result, "bad.csv, line 401: 2 columns where 30 are expected")
+    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 399
 
 
 def test_a_bad_row_late_in_a_long_file(folder, data):
@@ -302,7 +303,7 @@ def test_a_bad_row_late_in_a_long_file(folder, data):
     result = maxnorm(*command, cwd=folder)
     assert refused(result, "bad.csv, line 39001", "rows is in m.maxnorm", "--resume")
     learnt = library.load(folder / "m.maxnorm").n_samples_seen_
-    assert 0 < learnt <= 39_000
+    assert learnt == 39_000
     lines[39_000] = good
     (folder / "bad.csv").write_text("\n".join(lines))
     result = maxnorm(*command, "--resume", cwd=folder)
@@ -349,3 +350,85 @@ def test_an_interrupted_result_is_not_left_behind(long):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
     assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
+
+
+def test_resuming_with_something_else_is_refused(folder):
+    rows = (folder / "x.csv").read_text().splitlines()
+    (folder / "bad.csv").write_text("\n".join([*rows[:300], "oops"]))
+    command = ["fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm"]
+    assert refused(maxnorm(*command, cwd=folder), "line 301", "299 rows")
+    other = ["fit", "x.csv", "--rank", 3, "--model", "m.maxnorm", "--resume"]
+    assert refused(maxnorm(*other, cwd=folder), "begun with other data")
+    assert refused(maxnorm(*command, "--resume", "--columns", "0:20", cwd=folder), "begun with other columns")
+    (folder / "bad.csv").write_text("\n".join(rows[:100]))
+    assert refused(maxnorm(*command, "--resume", cwd=folder), "ends before row 299")
+    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 299
+
+
+def test_standard_input_goes_on_with_what_is_new(folder):
+    command = ["fit", "-", "--rank", 2, "--model", "m.maxnorm"]
+    rows = np.random.default_rng(0).standard_normal((60, 5))
+    text = ["\n".join(",".join(map(repr, row)) for row in part.tolist()) for part in (rows[:40], rows[40:])]
+    assert maxnorm(*command, cwd=folder, input=text[0]).returncode == 0
+    assert maxnorm(*command, "--resume", cwd=folder, input=text[1]).returncode == 0
+    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 60
+
+
+def test_ctrl_c_while_standard_input_is_quiet(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "fit", "-", "--rank", "2", "--model", "m.maxnorm"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(30):
+        process.stdin.write("1,2,3\n")
+        process.stdin.flush()
+        time.sleep(0.1)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    said = process.stderr.read()
+    assert "--resume goes on from there" in said, said
+    process.stdin.close()
+    process.stderr.close()
+
+
+def test_files_that_are_the_same(folder):
+    maxnorm(*fit(), cwd=folder)
+    both = maxnorm(
+        *("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "o.npy", "--noise", "o.npy"), cwd=folder
+    )
+    assert refused(both, "--low-rank and --noise are the same file", code=2)
+    assert refused(
+        maxnorm("fit", "x.npy", "--model", "x.npy", "--overwrite", cwd=folder), "same file", code=2
+    )
+    assert refused(maxnorm(*fit(), cwd=folder), "m.maxnorm is there")
+    assert refused(
+        maxnorm("decompose", "x.npy", "--model", "m.maxnorm", "--rank", 7, "--scores", "s.csv", cwd=folder),
+        "--rank has no effect with --model",
+        code=2,
+    )
+
+
+def test_summaries_are_json_and_links_stay_links(folder):
+    (folder / "kept").mkdir()
+    (folder / "link.maxnorm").symlink_to(folder / "kept" / "m.maxnorm")
+    result = maxnorm(
+        *("fit", "x.npy", "--rank", 3, "--model", "link.maxnorm", "--noise-model", "none", "--json"),
+        cwd=folder,
+    )
+    assert json.loads(result.stdout, parse_constant=lambda name: pytest.fail(name))["lambda2"] is None
+    assert (folder / "link.maxnorm").is_symlink()
+    assert library.load(folder / "kept" / "m.maxnorm").n_samples_seen_ == 4000
+
+
+def test_errors_name_the_row_of_the_file(folder, data):
+    maxnorm(*fit(), cwd=folder)
+    X = np.tile(data.X, (20, 1))
+    X[60_000, 3] = np.inf
+    np.save(folder / "inf.npy", X)
+    result = maxnorm("decompose", "inf.npy", "--model", "m.maxnorm", "--scores", "s.csv", cwd=folder)
+    assert refused(result, "infinity, first in row 60000, column 3")
+    assert not (folder / "s.csv").exists()

@@ -366,6 +366,107 @@ def test_standard_input():
     assert result.stdout.strip() == str(X.tolist())
 
 
+def test_columns_that_pandas_counts(tmp_path):
+    import pandas
+
+    pandas.DataFrame(X).to_csv(tmp_path / "x.csv")
+    pandas.DataFrame(X).to_csv(tmp_path / "y.csv", index=False)
+    for name in ("x.csv", "y.csv"):
+        stream = open_stream(tmp_path / name)
+        np.testing.assert_array_equal(rows(stream), X)
+        assert stream.names == ("0", "1", "2", "3", "4")
+    (tmp_path / "z.csv").write_text("2019,2020\n1,2\n3,4\n")
+    assert len(rows(open_stream(tmp_path / "z.csv"))) == 3
+    assert rows(open_stream(tmp_path / "z.csv", header=True)).tolist() == [[1, 2], [3, 4]]
+    (tmp_path / "w.csv").write_text("1.0,err\n1,2\n")
+    assert "taken for names" in open_stream(tmp_path / "w.csv").remarks[0]
+    with pytest.raises(StreamError, match="'err' is not a number"):
+        rows(open_stream(tmp_path / "w.csv", header=False))
+
+
+def test_labels_in_parquet_and_one_precision(tmp_path):
+    import pandas
+
+    pandas.DataFrame({"a": [1, 2], "b": [0.5, 1]}, index=[5, 6]).to_parquet(tmp_path / "x.parquet")
+    stream = open_stream(tmp_path / "x.parquet")
+    assert stream.names == ("a", "b")
+    assert "row labels" in stream.remarks[0]
+    (tmp_path / "parts").mkdir()
+    pandas.DataFrame({"a": [1.0], "k": [1]}).to_parquet(tmp_path / "parts" / "0.parquet")
+    pandas.DataFrame({"a": [1.0], "k": [None]}, dtype="float64").to_parquet(tmp_path / "parts" / "1.parquet")
+    assert {batch.dtype for batch in open_stream(tmp_path / "parts", batch_size=1)} == {np.dtype(np.float64)}
+
+
+def test_masks_and_other_ways_to_choose_columns():
+    np.testing.assert_array_equal(rows(open_stream(X, columns=np.array([0, 1, 0, 0, 1], bool))), X[:, [1, 4]])
+    np.testing.assert_array_equal(rows(open_stream(X, columns=np.int64(2))), X[:, 2:3])
+    np.testing.assert_array_equal(rows(open_stream(X, columns=["0", "-1"])), X[:, [0, 4]])
+    for wrong in ([1.7], [True, False]):
+        with pytest.raises(StreamError, match="columns"):
+            open_stream(X, columns=wrong)
+
+
+def test_masked_rows_of_an_iterable():
+    masked = np.ma.masked_greater(X, 1.0)
+    np.testing.assert_array_equal(rows(open_stream(iter([masked]))), np.where(X > 1.0, np.nan, X))
+
+
+def test_sparse_matrices_in_files(tmp_path):
+    sparse = sp.random(30, 6, 0.3, random_state=0, format="csr")
+    sp.save_npz(tmp_path / "x.npz", sparse)
+    batches = list(open_stream(tmp_path / "x.npz", batch_size=7))
+    np.testing.assert_array_equal(sp.vstack(batches).toarray(), sparse.toarray())
+
+
+def test_good_rows_come_before_the_error(tmp_path):
+    (tmp_path / "x.csv").write_text("\n\n1,2\n3,4\n5,six\n")
+    stream = iter(open_stream(tmp_path / "x.csv"))
+    assert next(stream).tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(StreamError, match="line 5, column 1: 'six'"):
+        next(stream)
+
+    def broken():
+        yield from X[:7]
+        raise OSError("unplugged")
+
+    stream = iter(open_stream(broken))
+    assert len(next(stream)) == 7
+    with pytest.raises(StreamError, match="beyond row 7: unplugged"):
+        next(stream)
+
+
+@pytest.mark.parametrize("cell", ["1_000", "٣", "0x10", "1,5"])
+def test_what_is_not_a_number(cell, tmp_path):
+    (tmp_path / "x.csv").write_text(f'1;2\n"{cell}";3\n', encoding="utf-8")
+    with pytest.raises(StreamError, match="is not a number"):
+        rows(open_stream(tmp_path / "x.csv"))
+
+
+def test_files_in_chunks_of_columns_are_not_read_whole(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (100_000, 100), "f4", chunks=(100_000, 1))
+    assert len(next(iter(open_stream(tmp_path / "x.h5")))) < 20_000
+
+
+def test_names_of_transposed_frames():
+    import dask.dataframe
+
+    frames = dask.dataframe.from_pandas(frame(X), npartitions=2)
+    stream = open_stream(frames, transpose=True)
+    assert stream.names is None
+    assert stream.n_features == 37
+
+
+def test_the_batch_method_takes_streams():
+    from maxnorm import PrincipalComponentPursuit
+
+    data = make_corrupted_low_rank(100, 20, 2, corruption=0.05, random_state=0).X
+    streamed = PrincipalComponentPursuit().fit(open_stream(data, batch_size=30))
+    np.testing.assert_array_equal(streamed.low_rank_, PrincipalComponentPursuit().fit(data).low_rank_)
+
+
 # -- estimators ---------------------------------------------------------------------------------------
 
 

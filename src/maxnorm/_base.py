@@ -208,7 +208,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         for batch in stream.ahead():
             with all_or_nothing(self):
                 self._check_parameters()
-                self._take(self._validated_batch(batch, stream, row))
+                self._take(self._validated_batch(batch, stream, row), row)
             row += batch.shape[0]
             if callback is not None:
                 callback(self)
@@ -219,13 +219,13 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         first = not self.__sklearn_is_fitted__()
         return validated_batch(self, batch, stream, reset=first, unstored=self._unstored, row=row)
 
-    def _take(self, Z: Array) -> None:
-        """Learn from validated rows, or let them wait until they fill a batch."""
+    def _take(self, Z: Array, row: int = 0) -> None:
+        """Learn from validated rows, which begin at some row of theirs, or let them wait for a full batch."""
         before = self._progress if self.__sklearn_is_fitted__() else Progress(self._start(Z))
         state = before.state
         if Z.dtype != state.L.dtype and not sp.issparse(Z):
             with np.errstate(over="ignore"):
-                Z = within_range(Z.astype(state.L.dtype))
+                Z = within_range(Z.astype(state.L.dtype), row)
         known = before.batch if self.batch_size == "auto" else 0
         batch = known or self._batch_size(state)
         if sum(map(n_rows, before.waiting)) + n_rows(Z) >= batch:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -30,8 +29,10 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-def validated(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
+def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
+    if isinstance(X, Stream):  # for methods that need all samples at once
+        X = np.concatenate(list(X))
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
     if reset or not _is_as_before(estimator, X):
@@ -111,7 +112,7 @@ def within_range(Z: Array, first_row: int = 0) -> Array:
     )
 
 
-def _is_as_before(estimator: BaseEstimator, X: ArrayLike) -> bool:
+def _is_as_before(estimator: BaseEstimator, X: Any) -> bool:
     """Whether X is an array such as validation would return; it takes longer than learning from a row."""
     return (
         type(X) is np.ndarray

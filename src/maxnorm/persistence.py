@@ -226,6 +226,11 @@ def _npy(array: Array) -> bytes:
 
 
 def _write_whole(path: Path, contents: Mapping[str, bytes]) -> None:
+    path = path.resolve()  # through links, so that they stay links
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: {path.parent} is not a folder")
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:

@@ -1,15 +1,27 @@
 """The command line: thin commands over the library."""
 
+from typing import Any
+
 import click
 
 from maxnorm import __version__
+from maxnorm.cli.common import interruptible
 from maxnorm.cli.learning import fit
 from maxnorm.cli.looking import completion, inspect
 from maxnorm.cli.showing import demo, reproduce
 from maxnorm.cli.using import complete, decompose
 
 
+class Commands(click.Group):
+    """Commands that Ctrl-C ends with the exit code that shells know."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with interruptible("stopped"):
+            return super().invoke(ctx)
+
+
 @click.group(
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 wrong data, model or disk, 2 wrong usage, 130 interrupted.",
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -38,6 +41,9 @@ def data_options(command: Command) -> Command:
     """Add DATA and the options that say how to read it."""
     for decorate in (
         click.option("--transpose", is_flag=True, help="Samples are columns."),
+        click.option(
+            "--header/--no-header", default=None, help="The first line names the columns; without this, look."
+        ),
         click.option("--key", help="Which array, in files that hold several."),
         click.option(
             "--columns",
@@ -120,18 +126,30 @@ class Settings(NamedTuple):
         )
 
 
-def open_data(data: str, columns: str | None, key: str | None, transpose: bool) -> Stream:
+class Source(NamedTuple):
+    """DATA and how to read it, as given on the command line."""
+
+    data: str
+    columns: str | None
+    key: str | None
+    transpose: bool
+    header: bool | None
+
+
+def open_data(source: Source) -> Stream:
     """Open DATA, and say what was decided about it."""
     from maxnorm import open_stream
 
     chosen: Any = None
-    if columns is not None:
-        first, colon, last = columns.partition(":")
+    if source.columns is not None:
+        first, colon, last = source.columns.partition(":")
         if colon and all(part.lstrip("-").isdigit() or not part for part in (first, last)):
             chosen = slice(int(first) if first else None, int(last) if last else None)
         else:
-            chosen = [name.strip() for name in columns.split(",")]
-    stream = open_stream(data, columns=chosen, key=key, transpose=transpose)
+            chosen = [name.strip() for name in source.columns.split(",")]
+    stream = open_stream(
+        source.data, columns=chosen, key=source.key, transpose=source.transpose, header=source.header
+    )
     for remark in stream.remarks:
         say(remark)
     return stream
@@ -145,7 +163,7 @@ def say(message: str) -> None:
 def show(summary: dict[str, Any], as_json: bool) -> None:
     """Print a summary for people or for scripts."""
     if as_json:
-        click.echo(json.dumps(summary, indent=2, allow_nan=True, default=str))
+        click.echo(json.dumps(_finite(summary), indent=2, allow_nan=False, default=str))
         return
     width = max(map(len, summary))
     for name, value in summary.items():
@@ -154,6 +172,15 @@ def show(summary: dict[str, Any], as_json: bool) -> None:
         elif isinstance(value, int) and not isinstance(value, bool):
             value = f"{value:,}"
         click.echo(f"{name:{width}}  {value}")
+
+
+def _finite(value: Any) -> Any:
+    """Return the same with null for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
@@ -165,6 +192,10 @@ def plain_errors() -> Iterator[None]:
         yield
     except (ValueError, TypeError, ImportError, NotFittedError) as error:
         raise click.ClickException(str(error)) from error
+    except MemoryError as error:
+        raise click.ClickException(f"not enough memory: {error}; try a smaller --rank") from error
+    except BrokenPipeError:  # whoever reads has heard enough
+        raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         raise click.ClickException(f"{place}{error.strerror or error}") from error
@@ -204,4 +235,26 @@ def writable(path: Path) -> Path:
         raise click.ClickException(f"cannot write {path}: {path.parent} is not a folder")
     if path.is_dir():
         raise click.ClickException(f"cannot write {path}: it is a folder")
+    if not os.access(path.parent, os.W_OK):
+        raise click.ClickException(f"cannot write {path}: {path.parent} is read-only")
     return path
+
+
+def all_different(**files: Path | str | None) -> None:
+    """Make sure that no file is written over another."""
+    seen: dict[Path, str] = {}
+    for name, file in files.items():
+        if file is None or file == "-":
+            continue
+        place = Path(file).resolve()
+        if place in seen:
+            raise click.UsageError(f"{seen[place]} and {name} are the same file, {file}")
+        seen[place] = name
+
+
+def none_given(names: Iterable[str], why: str) -> None:
+    """Make sure that options that would have no effect are not given."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect {why}")

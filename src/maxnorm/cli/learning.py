@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from maxnorm.cli.common import (
     ESTIMATORS,
     INTERRUPTED,
     Settings,
+    Source,
+    all_different,
     data_options,
     estimator_option,
     json_option,
@@ -47,13 +50,14 @@ MARK = 1.2  # and is remembered whenever this many times more samples were seen
 @model_options
 @click.option("--checkpoint-every", type=click.IntRange(1), metavar="ROWS", help="Save the model on the way.")
 @click.option("--resume", is_flag=True, help="Go on where the model stopped; start if there is none.")
-@click.option("--overwrite", is_flag=True, help="Replace a model that was not finished.")
+@click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
 @json_option
 def fit(
     data: str,
     columns: str | None,
     key: str | None,
     transpose: bool,
+    header: bool | None,
     path: Path,
     checkpoint_every: int | None,
     resume: bool,
@@ -68,10 +72,12 @@ def fit(
     model of a run that was never stopped.
     """
     wanted = Settings(**settings)
+    source = Source(data, columns, key, transpose, header)
+    all_different(DATA=data, **{"--model": path})
     with plain_errors():
-        stream = open_data(data, columns, key, transpose)
-        run = Run.begin(writable(path), wanted, stream, data, checkpoint_every, resume, overwrite)
-        if run.finished:
+        run = Run.begin(writable(path), wanted, source, checkpoint_every, resume, overwrite)
+        stream = open_data(source)
+        if run.finished and stream.repeatable:
             say(f"{path} is finished already")
         else:
             run.learn(stream)
@@ -99,7 +105,7 @@ class Run:
 
     path: Path
     model: Any
-    data: str
+    source: Source
     checkpoint_every: int | None = None
     epoch: int = 0  # passes that are done
     before: int = 0  # samples seen in them
@@ -112,8 +118,7 @@ class Run:
         cls,
         path: Path,
         wanted: Settings,
-        stream: Stream,
-        data: str,
+        source: Source,
         checkpoint_every: int | None,
         resume: bool,
         overwrite: bool,
@@ -121,38 +126,34 @@ class Run:
         """Start anew or take up what is there."""
         from maxnorm import persistence
 
-        fresh = cls(path, wanted.model(), data, checkpoint_every)
+        fresh = cls(path, wanted.model(), source, checkpoint_every)
+        for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            part.unlink(missing_ok=True)  # of a process that was killed while it saved
+        if overwrite and not resume:
+            return fresh
         if not path.exists():
             if resume:
                 say(f"{path} is not there yet: starting from the first row")
             return fresh
-        if overwrite and not resume:
-            return fresh
+        if not resume:
+            raise click.ClickException(f"{path} is there: --resume goes on with it, --overwrite replaces it")
         try:
             model, header = persistence.read(path)
         except persistence.ModelFileError as error:
             raise click.ClickException(f"{error}; --overwrite replaces it") from error
         about = header["about"]
-        if not resume:
-            if not about.get("finished", True):
-                raise click.ClickException(
-                    f"{path} is not finished ({model.n_samples_seen_:,} rows learnt): "
-                    "--resume goes on with it, --overwrite replaces it"
-                )
-            return fresh
         if "finished" not in about:
             raise click.ClickException(f"{path} was not made by `maxnorm fit`, so there is nothing to resume")
-        differing = [k for k, v in fresh.model.get_params().items() if model.get_params()[k] != v]
+        differing = [k for k, v in fresh.model.get_params().items() if model.get_params().get(k) != v]
+        differing += [k for k, v in source._asdict().items() if about["source"].get(k) != v]
         if type(model) is not type(fresh.model) or differing:
             what = f"other {', '.join(differing)}" if differing else f"a {type(model).__name__}"
             raise click.ClickException(
                 f"{path} was begun with {what}: resume with the same options, or --overwrite it"
             )
-        run = cls(path, model, data, checkpoint_every, about["epoch"], about["before"])
+        run = cls(path, model, source, checkpoint_every, about["epoch"], about["before"])
         run.history = [tuple(item) for item in about["history"]]
         run.finished, run.seconds = about["finished"], about["seconds"]
-        for part in path.parent.glob(f".{path.name}.*.part"):
-            part.unlink(missing_ok=True)  # of a process that was killed while it saved
         return run
 
     @property
@@ -168,16 +169,19 @@ class Run:
         passes = self.model.n_epochs
         if passes > 1 and not stream.repeatable:
             raise click.ClickException(f"{stream.title} can be read once only: leave --epochs at 1")
+        if not stream.repeatable:  # what comes now is new
+            self.epoch, self.before, self.finished = 0, self._seen(), False
         try:
             for _ in range(self.epoch, passes):
                 self._learn_pass(stream, passes)
+            self.finished = True
+            self.save()
         except KeyboardInterrupt:
             say(self._after_a_stop("stopped"))
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except (ValueError, OSError) as error:
-            raise click.ClickException(self._after_a_stop(str(error))) from error
-        self.finished = True
-        self.save()
+        except (ValueError, MemoryError, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise click.ClickException(self._after_a_stop(str(reason))) from error
 
     def _learn_pass(self, stream: Stream, passes: int) -> None:
         length = stream.n_samples or stream.n_expected
@@ -208,6 +212,8 @@ class Run:
             self.model.partial_fit(
                 in_growing_pieces(stream, self.checkpoint_every).from_row(first), callback=tick
             )
+        if first and self.row == first and next(iter(stream.from_row(first - 1)), None) is None:
+            raise ValueError(f"{stream.title} ends before row {first}, from which to go on: is it the same?")
         self.model.flush()
         self.epoch, self.before = self.epoch + 1, self._seen()
 
@@ -231,7 +237,8 @@ class Run:
         from maxnorm import persistence
 
         about = {
-            "data": self.data,
+            "data": self.source.data,
+            "source": self.source._asdict(),
             "finished": self.finished,
             "epoch": self.epoch,
             "before": self.before,

@@ -13,11 +13,14 @@ import click
 
 from maxnorm.cli.common import (
     Settings,
+    Source,
+    all_different,
     data_options,
     estimator_option,
     interruptible,
     json_option,
     model_options,
+    none_given,
     open_data,
     plain_errors,
     progress_bar,
@@ -53,6 +56,7 @@ def decompose(
     columns: str | None,
     key: str | None,
     transpose: bool,
+    header: bool | None,
     path: Path | None,
     low_rank: Path | None,
     noise_file: Path | None,
@@ -70,8 +74,14 @@ def decompose(
     files = {name: writable(file) for name, file in wanted.items() if file is not None}
     if not files:
         raise click.UsageError("say what to write: --low-rank, --noise, --coefficients or --scores")
+    all_different(
+        **{"--model": path}, **{f"--{name.replace('_', '-')}": file for name, file in wanted.items()}
+    )
+    if path is not None:
+        none_given(settings, "with --model, which has its own")
     with plain_errors():
-        stream = open_data(data, columns, key, transpose)
+        _known_formats(files)
+        stream = open_data(Source(data, columns, key, transpose, header))
         model = _model(path, Settings(**settings), stream)
         if not hasattr(model, "decompose"):
             raise click.ClickException(f"{path} holds a {type(model).__name__}, which does not decompose")
@@ -105,6 +115,7 @@ def complete(
     columns: str | None,
     key: str | None,
     transpose: bool,
+    header: bool | None,
     output: Path,
     path: Path | None,
     as_json: bool,
@@ -115,8 +126,12 @@ def complete(
     Without --model the model is learnt from DATA first.
     """
     writable(output)
+    all_different(**{"--model": path, "--output": output})
+    if path is not None:
+        none_given(settings, "with --model, which has its own")
     with plain_errors():
-        stream = open_data(data, columns, key, transpose)
+        _known_formats({"filled": output})
+        stream = open_data(Source(data, columns, key, transpose, header))
         model = _model(path, Settings("completion", **settings), stream)
         if type(model).__name__ != "MaxNormCompletion":
             raise click.ClickException(
@@ -129,6 +144,14 @@ def complete(
             lambda piece: {"filled": model.transform(piece)},
         )
         show(summary, as_json)
+
+
+def _known_formats(files: Mapping[str, Path]) -> None:
+    """Make sure that results can be written before any work is done."""
+    from maxnorm.streams.writing import open_writer
+
+    for file in files.values():
+        open_writer(file)
 
 
 def _model(path: Path | None, settings: Settings, stream: Stream) -> Any:
@@ -172,7 +195,7 @@ def _written(
         for batch in stream.ahead():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", ConvergenceWarning)
-                found = results(stream.piece(batch))
+                found = results(stream.piece(batch, rows))
             unfinished += any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
             for name, array in found.items():
                 writers[name].write(array)

@@ -28,18 +28,18 @@ def parquet_stream(path: Path, *, batch_size: int | None, columns: Columns, tran
             schema = file.schema_arrow
             lengths.append(file.metadata.num_rows)
 
-    def read(start: int, some: list[str], size: int) -> Iterator[Array]:
+    def tables(start: int, some: list[str], size: int) -> Iterator[Any]:
         for part, length in zip(paths, lengths, strict=True):
             if start < length:
                 with parquet.ParquetFile(part) as file:
                     for batch in file.iter_batches(size, columns=some):
                         if start < batch.num_rows:
-                            yield _table(batch.slice(start), some, title)
+                            yield batch.slice(start)
                         start = max(0, start - batch.num_rows)
             else:
                 start -= length
 
-    return _stream(read, schema, title, sum(lengths), batch_size, columns, transpose)
+    return _stream(tables, schema, title, sum(lengths), batch_size, columns, transpose)
 
 
 def arrow_stream(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
@@ -51,22 +51,22 @@ def arrow_stream(path: Path, *, batch_size: int | None, columns: Columns, transp
         schema = file.schema
         n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
 
-    def read(start: int, some: list[str], size: int) -> Iterator[Array]:
+    def tables(start: int, some: list[str], size: int) -> Iterator[Any]:
         with pyarrow.OSFile(title) as opened:
             file = pyarrow.ipc.open_file(opened)
             for i in range(file.num_record_batches):
                 batch = file.get_batch(i)
                 while start < batch.num_rows:
                     part = batch.slice(start, size)
-                    yield _table(part, some, title)
+                    yield part
                     start += part.num_rows
                 start -= batch.num_rows
 
-    return _stream(read, schema, title, n, batch_size, columns, transpose)
+    return _stream(tables, schema, title, n, batch_size, columns, transpose)
 
 
 def _stream(
-    read: Callable[[int, list[str], int], Iterator[Array]],
+    tables: Callable[[int, list[str], int], Iterator[Any]],
     schema: Any,
     title: str,
     n: int,
@@ -74,7 +74,18 @@ def _stream(
     columns: Columns,
     transpose: bool,
 ) -> Stream:
-    names = _numeric_names(schema, None if transpose else columns, title)
+    labels = _row_labels(schema)
+    names = _numeric_names(schema, None if transpose else columns, labels, title)
+    plain = all(str(schema.field(name).type) in ("float", "halffloat") for name in names)
+    kind = np.float32 if plain else np.float64  # the same for every batch, whether it has gaps or not
+    left_out = labels if transpose or columns is None else []
+    remarks = tuple(f"{title}: {name} holds row labels and is left out" for name in left_out)
+
+    def read(start: int, some: list[str], size: int) -> Iterator[Array]:
+        for table in tables(start, some, size):
+            columns = [numeric(table.column(name).to_numpy(zero_copy_only=False), title) for name in some]
+            yield np.column_stack(columns).astype(kind, copy=False)
+
     if not transpose:
         size = batch_rows(batch_size, len(names))
         return Stream(
@@ -83,22 +94,30 @@ def _stream(
             n_samples=n,
             n_features=len(names),
             names=tuple(names),
+            remarks=remarks,
         )
     size = batch_rows(batch_size, n)
     picked, _ = chosen(columns, None, n, title)
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, len(names), size):
-            batch = np.concatenate(list(read(0, names[i : i + size], 2**16))).T
+            parts = list(read(0, names[i : i + size], 2**16))
+            if not parts:
+                raise StreamError(f"{title}: is empty")
+            batch = np.concatenate(parts).T
             yield np.ascontiguousarray(batch if picked is None else batch[:, picked])
 
     return Stream(source, title, n_samples=len(names), n_features=n if picked is None else len(picked))
 
 
-def _numeric_names(schema: Any, columns: Columns, title: str) -> list[str]:
+def _numeric_names(schema: Any, columns: Columns, labels: list[str], title: str) -> list[str]:
     types = needs("pyarrow.types", "reading columns")
+    if len(set(schema.names)) < len(schema.names):
+        raise StreamError(f"{title}: two of its columns have the same name; rename them")
     _, names = chosen(columns, schema.names, len(schema.names), title)
     assert names is not None
+    if columns is None:
+        names = tuple(name for name in names if name not in labels)
     for name in names:
         kind = schema.field(name).type
         if not (
@@ -111,6 +130,7 @@ def _numeric_names(schema: Any, columns: Columns, title: str) -> list[str]:
     return list(names)
 
 
-def _table(batch: Any, names: list[str], title: str) -> Array:
-    columns = [batch.column(name) for name in names]
-    return np.column_stack([numeric(c.to_numpy(zero_copy_only=False), title) for c in columns])
+def _row_labels(schema: Any) -> list[str]:
+    """Return the columns that pandas wrote for the index of a frame."""
+    known = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in known if isinstance(name, str)]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from maxnorm._typing import Array
-from maxnorm.streams.memory import array_stream, numeric, require_two_dimensions
+from maxnorm.streams.memory import array_stream, numeric, require_two_dimensions, sparse_stream
 from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen, needs
 
 
@@ -55,6 +56,10 @@ def npz_stream(
         for member in archive.namelist():
             with archive.open(member) as file:
                 headers[member.removesuffix(".npy")] = _npy_header(file)
+        if {"format", "indptr", "data", "shape"} <= set(headers) and key is None:  # scipy.sparse.save_npz
+            return sparse_stream(
+                sp.load_npz(path), title, batch_size=batch_size, columns=columns, transpose=transpose
+            )
         name = the_one(key, {k: shape for k, (shape, _, _) in headers.items()}, title)
     shape, fortran, dtype = headers[name]
     if dtype.kind not in "fiub":
@@ -103,7 +108,7 @@ def hdf5_stream(
     """A data set of an HDF5 file; MATLAB v7.3 files are that too, with the axes the other way round."""
     h5py = needs("h5py", "reading HDF5")
     title = str(path)
-    matlab = path.suffix == ".mat"
+    matlab = path.suffix.lower() == ".mat"
 
     found: dict[str, tuple[int, ...]] = {}
 

@@ -59,7 +59,7 @@ def frame_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns
         for i in range(start, n, size):
             rows = slice(i, min(i + size, n))
             part = x.iloc[positions, rows].T if transpose else x.iloc[rows, positions]
-            yield numeric(part.to_numpy(dtype=None, na_value=np.nan), title)
+            yield numeric(np.asarray(part), title)
 
     return Stream(source, title, n_samples=n, n_features=len(positions), names=kept, in_background=False)
 
@@ -68,7 +68,7 @@ def dask_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns,
     """A Dask array or data frame, block by block."""
     names = None
     if hasattr(x, "to_dask_array"):  # a data frame
-        names = [str(name) for name in x.columns]
+        names = None if transpose else [str(name) for name in x.columns]
         x = x.to_dask_array()
     require_two_dimensions(x.shape, title)
     x = x.compute_chunk_sizes().T if transpose else x
@@ -123,31 +123,40 @@ def iterable_stream(
 def _rows_and_batches(items: Iterable[Any], title: str, most: int) -> Iterator[Array]:
     rows: list[Array] = []
     width, count = None, 0
-    for item in items:
-        try:
-            array = np.asarray(item)
-        except ValueError as error:
-            raise StreamError(f"{title}: row {count} is ragged: {error}") from error
-        if array.ndim not in (1, 2):
-            raise StreamError(
-                f"{title}: row {count} has {array.ndim} dimensions; yield rows or two-dimensional batches"
-            )
-        array = numeric(array, f"{title}, row {count}")
-        width = array.shape[-1] if width is None else width
-        if array.shape[-1] != width:
-            raise StreamError(
-                f"{title}: row {count} has {array.shape[-1]} entries where {width} are expected"
-            )
-        count += 1 if array.ndim == 1 else len(array)
-        if array.ndim == 1:
-            rows.append(array)
-        if rows and (array.ndim == 2 or len(rows) >= most):
+    try:
+        for item in items:
+            array = _row_or_batch(item, f"{title}, row {count}")
+            width = array.shape[-1] if width is None else width
+            if array.shape[-1] != width:
+                raise StreamError(
+                    f"{title}: row {count} has {array.shape[-1]} entries where {width} are expected"
+                )
+            count += 1 if array.ndim == 1 else len(array)
+            if array.ndim == 1:
+                rows.append(array)
+            if rows and (array.ndim == 2 or len(rows) >= most):
+                yield np.stack(rows)
+                rows = []
+            if array.ndim == 2:
+                yield array
+    except Exception:
+        if rows:  # what came before is good
             yield np.stack(rows)
-            rows = []
-        if array.ndim == 2:
-            yield array
+        raise
     if rows:
         yield np.stack(rows)
+
+
+def _row_or_batch(item: Any, title: str) -> Array:
+    if isinstance(item, np.ma.MaskedArray):
+        item = np.where(np.ma.getmaskarray(item), np.nan, item.data)
+    try:
+        array = np.asarray(item)
+    except ValueError as error:
+        raise StreamError(f"{title}: is ragged: {error}") from error
+    if array.ndim not in (1, 2):
+        raise StreamError(f"{title}: has {array.ndim} dimensions; yield rows or two-dimensional batches")
+    return numeric(array, title)
 
 
 def numeric(array: Array, title: str) -> Array:

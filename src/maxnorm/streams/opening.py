@@ -41,6 +41,7 @@ def open_stream(
     columns: Columns = None,
     key: str | None = None,
     transpose: bool = False,
+    header: bool | None = None,
 ) -> Stream:
     """Open anything that holds samples as a stream of batches.
 
@@ -66,6 +67,9 @@ def open_stream(
         Which array, in formats that hold several.
     transpose : bool
         Whether samples are columns. Text and Parquet are then read once for every batch.
+    header : bool or None
+        Whether the first line of text names the columns. None looks: it does if it has words where the second
+        line has numbers, or counts 0, 1, 2.
 
     Returns
     -------
@@ -86,7 +90,7 @@ def open_stream(
         raise ValueError(f"batch_size must be an integer of at least 1 or None, got {batch_size!r}")
     options: dict[str, Any] = {"batch_size": batch_size, "columns": columns, "transpose": transpose}
     if isinstance(x, str | os.PathLike):
-        return _open_path(x, key, options)
+        return _open_path(x, key, header, options)
     if key is not None:
         raise ValueError(f"key={key!r} is for files that hold several arrays, not for a {type(x).__name__}")
     title = type(x).__name__
@@ -113,9 +117,11 @@ def open_stream(
     )
 
 
-def _open_path(x: str | os.PathLike[str], key: str | None, options: dict[str, Any]) -> Stream:
+def _open_path(
+    x: str | os.PathLike[str], key: str | None, header: bool | None, options: dict[str, Any]
+) -> Stream:
     if os.fspath(x) == "-":
-        return text.text_stream(None, **options)
+        return text.text_stream(None, header=header, **options)
     path = Path(x)
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -128,6 +134,8 @@ def _open_path(x: str | os.PathLike[str], key: str | None, options: dict[str, An
     if reader is None:
         known = ", ".join([*PLAIN, *KEYED])
         raise StreamError(f"{path}: cannot tell its format by its name; known are {known}")
+    if reader is text.text_stream:
+        options["header"] = header
     if suffix in KEYED:
         options["key"] = key
     elif key is not None:

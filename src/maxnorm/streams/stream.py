@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from queue import Empty, Full, Queue
@@ -16,6 +17,8 @@ Batch = Any  # two-dimensional: an array, or a sparse matrix if the source is on
 Columns = slice | int | str | Sequence[int | str] | None
 
 BATCH_ENTRIES = 2**20  # entries of a batch, if nothing else is asked for: 8 MB
+LARGEST_CHUNK = 8 * BATCH_ENTRIES  # of a file, that is read as one
+ENOUGH_TO_END = 5.0  # seconds
 AHEAD = 2  # batches that wait for the solver at most
 
 
@@ -71,15 +74,16 @@ class Stream:
         """Return the same without the rows before ``first``: they are skipped, or read and dropped."""
         return replace(self, first=first)
 
-    def piece(self, batch: Batch) -> Stream:
-        """Return a batch as a stream of its own, with the same names."""
+    def piece(self, batch: Batch, first: int) -> Stream:
+        """Return a batch that begins at some row as a stream of its own, with the same names."""
         return Stream(
-            lambda start: iter([batch[start:]]),
+            lambda start: iter([batch[start - first :]]),
             self.title,
             n_samples=batch.shape[0],
             n_features=batch.shape[1],
             names=self.names,
             in_background=False,
+            first=first,
         )
 
 
@@ -118,11 +122,10 @@ def read_ahead(batches: Iterator[Batch], depth: int = AHEAD) -> Iterator[Batch]:
             yield batch
     finally:
         stop.set()
-        while thread.is_alive():  # it may be waiting for room
-            try:
+        with suppress(Empty):  # it may be waiting for room
+            while True:
                 queue.get_nowait()
-            except Empty:
-                thread.join(0.05)
+        thread.join(ENOUGH_TO_END)  # it may also be waiting for a slow source, and is left to that
 
 
 def batch_rows(batch_size: int | None, n_features: int, multiple: int = 1) -> int:
@@ -130,6 +133,10 @@ def batch_rows(batch_size: int | None, n_features: int, multiple: int = 1) -> in
     if batch_size is not None:
         return batch_size
     rows = max(1, BATCH_ENTRIES // max(n_features, 1))
+    if (
+        multiple * n_features > LARGEST_CHUNK
+    ):  # chunks by columns: reading some twice is better than all at once
+        return rows
     return max(multiple, rows - rows % multiple)
 
 
@@ -176,7 +183,11 @@ def chosen(
     if isinstance(columns, slice):
         positions = np.arange(n_features)[columns]
     else:
-        asked = [columns] if isinstance(columns, int | str) else list(columns)
+        asked: list[Any] = [columns] if isinstance(columns, int | np.integer | str) else list(columns)
+        if asked and all(isinstance(c, bool | np.bool_) for c in asked):
+            if len(asked) != n_features:
+                raise StreamError(f"{title}: columns is a mask of {len(asked)}, but there are {n_features}")
+            asked = np.flatnonzero(asked).tolist()
         positions = np.array([_position(c, names, n_features, title) for c in asked], dtype=np.intp)
     if not len(positions):
         raise StreamError(f"{title}: columns={columns!r} chooses none of its {n_features} columns")
@@ -184,7 +195,8 @@ def chosen(
 
 
 def _position(column: int | str, names: Sequence[str] | None, n_features: int, title: str) -> int:
-    if isinstance(column, str) and (names is None or column not in names) and column.isdigit():
+    digits = isinstance(column, str) and column.removeprefix("-").isdecimal()
+    if digits and (names is None or column not in names):
         column = int(column)
     if isinstance(column, str):
         if names is None or column not in names:
@@ -196,9 +208,11 @@ def _position(column: int | str, names: Sequence[str] | None, n_features: int, t
             )
             raise StreamError(f"{title}: no column {column!r}; {shown}")
         return names.index(column)
+    if not isinstance(column, int | np.integer):
+        raise StreamError(f"{title}: no column {column!r}; columns are chosen by name or position")
     if not -n_features <= column < n_features:
         raise StreamError(f"{title}: no column {column}; there are {n_features}, counted from 0")
-    return column % n_features
+    return int(column) % n_features
 
 
 def needs(package: str, what: str, extra: str = "io") -> Any:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -17,11 +20,18 @@ from maxnorm._typing import Array
 from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
-LIVE_ROWS = 1000  # lines of standard input that are waited for before they are handed on
+LIVE_ROWS, LIVE_SECONDS = 1000, 0.5  # of standard input that is waited for before it is handed on
 HEAD = 100  # lines from which the layout is told, and the number of lines estimated
 
 
-def text_stream(path: Path | None, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+def text_stream(
+    path: Path | None,
+    *,
+    batch_size: int | None,
+    columns: Columns,
+    transpose: bool,
+    header: bool | None = None,
+) -> Stream:
     """A file of numbers separated by commas, tabs, semicolons or blanks; None is standard input."""
     title = "standard input" if path is None else str(path)
     if path is None or not path.is_file():  # it can be read once only, so that its beginning is kept
@@ -30,19 +40,21 @@ def text_stream(path: Path | None, *, batch_size: int | None, columns: Columns, 
                 f"{title}: can be read by rows only; save it as a file to take columns for samples"
             )
         lines = _opened(path)
-        beginning = list(islice(lines, 2))
-        table = _Table.of(beginning, title, columns)
+        beginning = _beginning(lines, 2)
+        table = _Table.of(beginning, title, columns, header)
         rows = batch_size or LIVE_ROWS
         return table.stream(
-            lambda start: table.blocks(chain(beginning, lines), start, rows), repeatable=False
+            lambda start: table.blocks(chain(beginning, lines), start, rows, LIVE_SECONDS),
+            repeatable=False,
+            in_background=False,  # a thread that waits for input cannot be stopped
         )
 
     with _opened(path) as lines:
-        beginning = list(islice(lines, HEAD))
+        beginning = _beginning(lines, HEAD)
     if transpose:
-        table = _Table.of(beginning, title, columns=None)
+        table = _Table.of(beginning, title, None, header)
         return _transposed(path, table, _count(path, beginning), batch_size, columns)
-    table = _Table.of(beginning, title, columns)
+    table = _Table.of(beginning, title, columns, header)
     rows = batch_rows(batch_size, table.width)
 
     def source(start: int) -> Iterator[Array]:
@@ -56,14 +68,20 @@ def _transposed(
     path: Path, table: _Table, rows: int | None, batch_size: int | None, columns: Columns
 ) -> Stream:
     """Samples in columns: the file is read once for every batch of them."""
-    size = batch_rows(batch_size, rows or 1)
+    if rows is None:
+        with _opened(path) as lines:
+            rows = sum(1 for _ in lines)
+    size = batch_rows(batch_size, rows)
     positions = np.arange(table.width) if table.picked is None else table.picked
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, len(positions), size):
             part = replace(table, picked=positions[i : i + size])
             with _opened(path) as lines:
-                batch = np.concatenate(list(part.blocks(lines, 0, 1000))).T
+                parts = list(part.blocks(lines, 0, 1000))
+            if not parts:
+                raise StreamError(f"{table.title}: has no samples")
+            batch = np.concatenate(parts).T
             picked, _ = chosen(columns, None, batch.shape[1], table.title)
             yield np.ascontiguousarray(batch if picked is None else batch[:, picked])
 
@@ -83,41 +101,54 @@ class _Table:
     remarks: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, head: Sequence[str], title: str, columns: Columns) -> _Table:
-        filled = [(i, line.lstrip("\ufeff")) for i, line in enumerate(head) if line.strip()][:2]
+    def of(cls, head: Sequence[str], title: str, columns: Columns, header: bool | None) -> _Table:
+        filled = [(i, line) for i, line in enumerate(head) if line.strip()][:2]
         if not filled:
             raise StreamError(f"{title}: is empty")
         delimiter = _delimiter([line for _, line in filled])
         fields = [_split(line, delimiter) for _, line in filled]
         width = len(fields[0])
-        numbers = [[_number(cell) is not None for cell in row] for row in fields]
-        if len(fields) > 1:
-            header = any(not a and b for a, b in zip(*numbers, strict=False))
-        else:
-            header = not any(numbers[0])
+        remarks = []
+        if header is None:
+            header = _is_header(*fields)
+            if header and any(_number(cell) is not None and cell.strip() for cell in fields[0]):
+                remarks.append(f"{title}: the first line is taken for names, though some are numbers")
         names = [cell.strip() for cell in fields[0]] if header else None
-        remarks: tuple[str, ...] = ()
         if columns is None and names and not names[0] and all(names[1:]) and width > 1:
             columns = slice(1, None)
-            remarks = (f"{title}: the first column has no name and is taken for row labels",)
+            remarks.append(f"{title}: the first column has no name and is taken for row labels")
         picked, kept = chosen(columns, names, width, title)
-        return cls(delimiter, width, filled[0][0] + header, picked, title, kept, remarks)
+        return cls(delimiter, width, filled[0][0] + header, picked, title, kept, tuple(remarks))
 
     def stream(self, source: Callable[[int], Iterator[Array]], **known: Any) -> Stream:
         """Return the stream of what ``source`` reads by this layout."""
         width = self.width if self.picked is None else len(self.picked)
         return Stream(source, self.title, n_features=width, names=self.names, remarks=self.remarks, **known)
 
-    def blocks(self, lines: Iterable[str], start: int, size: int) -> Iterator[Array]:
-        """Yield blocks of ``size`` lines, without the first ``start`` samples."""
+    def blocks(
+        self, lines: Iterable[str], start: int, size: int, seconds: float = math.inf
+    ) -> Iterator[Array]:
+        """Yield blocks of ``size`` lines, or of what comes in some seconds, without the first samples.
+
+        If a line is wrong, those before it come first.
+        """
         number = self.first + 1  # of the next line, counted from 1
         lines = islice(lines, self.first, None)
-        while block := list(islice(lines, size)):
-            samples = self._parsed(block, number)
+        problem: Exception | None = None
+        while problem is None:
+            block, problem = _some(lines, size, seconds)
+            if not block:
+                break
+            try:
+                samples = self._parsed(block, number)
+            except _WrongLine as wrong:
+                samples, problem = wrong.before, StreamError(str(wrong))
             number += len(block)
             if start < len(samples):
                 yield samples[start:]
             start = max(0, start - len(samples))
+        if problem is not None:
+            raise problem
 
     def _parsed(self, lines: list[str], number: int) -> Array:
         delimiter = self.delimiter
@@ -141,30 +172,84 @@ class _Table:
 
     def _parsed_with_care(self, lines: list[str], number: int) -> Array:
         wanted = range(self.width) if self.picked is None else self.picked
-        rows = []
+        rows: list[list[float]] = []
+
+        def wrong(line: int, message: str) -> _WrongLine:
+            return _WrongLine(f"{self.title}, line {line}{message}", self._array(rows))
+
         for i, line in enumerate(lines, start=number):
             if not line.strip():
                 continue
             cells = _split(line, self.delimiter)
             if len(cells) != self.width:
-                raise StreamError(
-                    f"{self.title}, line {i}: {len(cells)} columns where {self.width} are expected"
-                )
-            row = [_number(cells[j]) for j in wanted]
-            if None in row:
-                j = wanted[row.index(None)]
-                raise StreamError(
-                    f"{self.title}, line {i}, column {j}: {cells[j].strip()!r} is not a number; "
-                    "leave missing entries empty, or choose columns that are numbers"
-                )
+                raise wrong(i, f": {len(cells)} columns where {self.width} are expected")
+            row = []
+            for j in wanted:
+                value = _number(cells[j])
+                if value is None:
+                    raise wrong(
+                        i,
+                        f", column {j}: {cells[j].strip()!r} is not a number; "
+                        "leave missing entries empty, or choose columns that are numbers",
+                    )
+                row.append(value)
             rows.append(row)
-        return np.array(rows, dtype=np.float64).reshape(len(rows), len(wanted))
+        return self._array(rows)
+
+    def _array(self, rows: list[list[float]]) -> Array:
+        width = self.width if self.picked is None else len(self.picked)
+        return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+class _WrongLine(Exception):
+    """A line that cannot be read, and what could be read before it."""
+
+    def __init__(self, message: str, before: Array) -> None:
+        super().__init__(message)
+        self.before = before
+
+
+def _is_header(first: list[str], second: list[str] | None = None) -> bool:
+    """Whether a line names columns: it has words where the next has numbers, or counts columns from 0."""
+    cells = [cell.strip() for cell in first]
+    if cells[0] == "":  # row labels, as pandas writes them
+        cells = cells[1:]
+    if len(cells) > 1 and cells == [str(i) for i in range(len(cells))]:
+        return True
+    if second is None:
+        return all(_number(cell) is None for cell in first)
+    return any(_number(a) is None and _number(b) is not None for a, b in zip(first, second, strict=False))
+
+
+def _some(lines: Iterator[str], size: int, seconds: float) -> tuple[list[str], Exception | None]:
+    """Return the next lines, and what went wrong after them if anything did."""
+    block: list[str] = []
+    begin = time.monotonic()
+    try:
+        for line in islice(lines, size):
+            block.append(line)
+            if seconds < math.inf and time.monotonic() > begin + seconds:
+                break
+    except (OSError, EOFError, ValueError) as error:
+        return block, error
+    return block, None
+
+
+def _beginning(lines: Iterator[str], filled: int) -> list[str]:
+    """Return lines up to so many that are not empty."""
+    beginning = []
+    for line in lines:
+        beginning.append(line)
+        filled -= bool(line.strip())
+        if not filled:
+            break
+    return beginning
 
 
 def _opened(path: Path | None) -> TextIO:
     """Return lines of a file, compressed or not, or of standard input."""
     if path is None:
-        return sys.stdin
+        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
     if _is_zipped(path):
         return gzip.open(path, "rt", encoding="utf-8-sig")
     return path.open(encoding="utf-8-sig")
@@ -198,6 +283,8 @@ def _number(cell: str) -> float | None:
     cell = cell.strip()
     if cell.lower() in MISSING:
         return float("nan")
+    if "_" in cell or not cell.isascii():  # Python takes these for numbers
+        return None
     try:
         return float(cell)
     except ValueError:

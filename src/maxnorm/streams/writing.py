@@ -23,12 +23,12 @@ class Writer(ABC):
     """Takes batches; the file has its name only once everything is in it."""
 
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
-        self.path = path
+        self.path = path = path.resolve()  # through links, so that they stay links
         self.names = None if names is None else [str(name) for name in names]
         self.part = path.with_name(f".{os.getpid()}.{path.name}")
         self.rows = 0
         if not path.parent.is_dir():
-            raise FileNotFoundError(f"{path.parent} is not a folder")
+            raise FileNotFoundError(f"cannot write {path}: {path.parent} is not a folder")
 
     def write(self, batch: Array) -> None:
         """Add rows."""
@@ -74,7 +74,7 @@ class NpyWriter(Writer):
         self.file.write(b" " * NPY_HEADER)
 
     def add(self, batch: Array) -> None:
-        self.file.write(np.ascontiguousarray(batch).data)
+        self.file.write(np.ascontiguousarray(batch, self.dtype).data)
 
     def end(self) -> None:
         with self.file:
@@ -90,10 +90,10 @@ class TextWriter(Writer):
 
     def begin(self, batch: Array) -> None:
         zipped = self.path.suffix == ".gz"
-        kind = (Path(self.path.stem) if zipped else self.path).suffix
+        kind = (Path(self.path.stem) if zipped else self.path).suffix.lower()
         self.delimiter = "\t" if kind == ".tsv" else ","
         opened = gzip.open if zipped else open
-        self.file: TextIO = opened(self.part, "wt")
+        self.file: TextIO = opened(self.part, "wt", encoding="utf-8", newline="\n")
         if self.names:
             self.file.write(self.delimiter.join(map(self._quoted, self.names)) + "\n")
 
@@ -113,8 +113,11 @@ class TextWriter(Writer):
 class ParquetWriter(Writer):
     """Parquet, one row group a batch."""
 
-    def begin(self, batch: Array) -> None:
+    def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
+        super().__init__(path, names)
         self.pyarrow = needs("pyarrow", "writing Parquet")
+
+    def begin(self, batch: Array) -> None:
         width = 1 if batch.ndim == 1 else batch.shape[1]
         self.names = self.names or [str(i) for i in range(width)]
         kind = self.pyarrow.from_numpy_dtype(batch.dtype)
@@ -122,7 +125,8 @@ class ParquetWriter(Writer):
         self.file = needs("pyarrow.parquet", "writing Parquet").ParquetWriter(self.part, self.schema)
 
     def add(self, batch: Array) -> None:
-        columns = [np.ascontiguousarray(column) for column in batch.reshape(len(batch), -1).T]
+        kind = self.schema.types[0].to_pandas_dtype()
+        columns = [np.ascontiguousarray(column, kind) for column in batch.reshape(len(batch), -1).T]
         self.file.write_table(self.pyarrow.table(columns, schema=self.schema))
 
     def end(self) -> None:
@@ -132,8 +136,12 @@ class ParquetWriter(Writer):
 class Hdf5Writer(Writer):
     """HDF5, in a data set called "data"."""
 
+    def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
+        super().__init__(path, names)
+        self.h5py = needs("h5py", "writing HDF5")
+
     def begin(self, batch: Array) -> None:
-        self.file = needs("h5py", "writing HDF5").File(self.part, "w")
+        self.file = self.h5py.File(self.part, "w")
         self.data: Any = self.file.create_dataset(
             "data",
             shape=(0, *batch.shape[1:]),
