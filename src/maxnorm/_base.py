@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -243,12 +244,13 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
             Z, int(given) if isinstance(given, Integral) else auto.default_components(Z.shape[1])
         )
 
-    def _with_rank(self, Z: Array, d: int) -> State:
+    def _with_rank(self, Z: Array, d: int, seed: int | None = None) -> State:
         p = Z.shape[1]
         if not isinstance(self.init, str):
             return State.start(self._given_basis(p, d).astype(Z.dtype))
+        if seed is None:
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
         # A generator of its own, so that data made from the same seed have nothing to do with the basis.
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
         rng = np.random.default_rng([FIRST_BASIS, seed])
         # Orthonormal columns; orthonormal rows if there are more components than features.
         with limited_blas(1, p, d):
@@ -312,7 +314,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         chosen = selection.select_rank(Z, there, low_rank_of, most=most, seed=0)
         rank = auto.default_components(Z.shape[1]) if chosen is None else chosen.n_components
         fallback = Selection(rank, None, ())
-        return replace(self._with_rank(Z, rank), selection=chosen or fallback)
+        return replace(self._with_rank(Z, rank, seed_of(state)), selection=chosen or fallback)
 
     def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
         Z, observed = split_missing(Z)
@@ -672,3 +674,8 @@ def n_rows(Z: Any) -> int:
 def observed_entries(Z: Any) -> Array:
     """Return how many entries of each sample are observed."""
     return np.diff(Z.indptr) if isinstance(Z, sp.csr_array) else np.count_nonzero(~np.isnan(Z), axis=1)
+
+
+def seed_of(state: State) -> int:
+    """Return a seed that follows from the first basis: choices are the same whenever they are made."""
+    return zlib.crc32(np.ascontiguousarray(state.L).tobytes())

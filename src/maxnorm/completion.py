@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import auto, selection
-from maxnorm._base import BLOCK_ENTRIES, RandomState, Samples, n_rows
+from maxnorm._base import BLOCK_ENTRIES, RandomState, Samples, n_rows, seed_of
 from maxnorm._linalg import row_norms
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import invalid, is_number
@@ -322,23 +322,28 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         if not self._trusts_entries:
             return super()._decided(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
         entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
-        most = max(1, min(Z.shape) // 2)
-        automatic = self.n_components == "auto"
-        ranks = tuple(r for r in selection.ENTRY_RANKS if r <= most) if automatic else (state.L.shape[1],)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        weights = (
-            selection.WEIGHTS if self.lambda1 == "auto" else (float(self.lambda1) / max(entries.nnz, 1),)
+        n, p = Z.shape
+        most = max(1, min(n // 2, p // 2, entries.nnz // (n + p)))  # no more numbers than there are entries
+        ranks: tuple[int, ...] = (state.L.shape[1],)
+        if self.n_components == "auto":
+            ranks = tuple(rank for rank in selection.ENTRY_RANKS if rank <= most) or (1,)
+        weights: tuple[float, ...] = selection.WEIGHTS
+        if self.lambda1 != "auto":
+            weights = (float(self.lambda1) / max(entries.nnz, 1),)
+        found = selection.select_entries(
+            entries, ranks=ranks, weights=weights, biases=bool(self.biases), seed=seed_of(state)
         )
-        found = selection.select_entries(entries, ranks=ranks, weights=weights, biases=self.biases, seed=seed)
-        if found is None:
-            rank = auto.default_components(Z.shape[1]) if automatic else state.L.shape[1]
+        if found is None:  # too little to choose by
+            rank = auto.default_components(p) if self.n_components == "auto" else ranks[0]
             return replace(
-                self._with_rank(_dense(Z[:1]) if isinstance(Z, sp.csr_array) else Z, rank),
-                selection=Selection(rank, None, ()),
+                self._with_rank(state.L.T, rank, seed_of(state)), selection=Selection(rank, None, ())
             )
-        start, chosen = found
-        L = start.L if isinstance(self.init, str) else state.L
-        return replace(start, L=L.astype(state.L.dtype), selection=chosen)
+        L = found.L.astype(state.L.dtype)
+        if not isinstance(self.init, str):
+            L = self._with_rank(state.L.T, L.shape[1]).L
+        elif self._is_by_feature(Z):
+            return replace(found, L=L)
+        return replace(State.start(L), selection=found.selection)
 
     def _first_batch(self, state: State, Z: Any, size: int) -> int:
         return (
@@ -356,15 +361,15 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, (1 << 20) // state.L.shape[1]))
 
     def _step(self, state: State, Z: Any) -> tuple[State, Any]:
-        if not state.time:
-            state = self._prepared(state, Z)
+        if not state.time and self._is_by_feature(Z):
+            state = replace(state, statistics=SufficientStatistics.zeros(*state.L.shape, per_feature=True))
         by_feature = state.statistics.grams is not None
         if not (by_feature and self._trusts_entries):
             return super()._step(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
         entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
         if not state.scales.weight and state.selection is None and isinstance(self.init, str) and entries.nnz:
-            rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-            fresh = selection.start_entries(entries, state.L.shape[1], self.biases, rng)
+            rng = np.random.default_rng(seed_of(state))
+            fresh = selection.start_entries(entries, state.L.shape[1], bool(self.biases), rng)
             state = replace(fresh, n_samples=state.n_samples, n_steps=state.n_steps)
         forgetting = (
             auto.forgetting(state.scales, self._noise(state))
@@ -380,17 +385,13 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
             regauge=self._weight(state) < selection.STRONG,
         )
 
-    def _prepared(self, state: State, Z: Any) -> State:
-        """Return the state before the first sample, with the kind of statistics that its density asks for."""
+    def _is_by_feature(self, Z: Any) -> bool:
+        """Whether every feature has statistics of its own: if asked for, or if most entries are missing."""
         n, p = Z.shape
         observed = Z.nnz if isinstance(Z, sp.csr_array) else np.count_nonzero(~np.isnan(Z))
         mostly = observed >= MOSTLY_OBSERVED * n * p
-        by_feature = self.biases or (
-            not mostly if self.statistics == "auto" else self.statistics == "per-feature"
-        )
-        by_feature &= self.c is None
-        zeros = SufficientStatistics.zeros(p, state.L.shape[1], per_feature=by_feature)
-        return replace(state, statistics=zeros)
+        wanted = not mostly if self.statistics == "auto" else self.statistics == "per-feature"
+        return self.c is None and (bool(self.biases) or wanted)
 
     def _weight(self, state: State) -> float:
         """Return the weight of the norm for each observed entry."""

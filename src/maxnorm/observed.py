@@ -22,7 +22,10 @@ from maxnorm.online import State, decay
 from maxnorm.statistics import PAST, RECENT, Biases, Scales, SufficientStatistics, sum_rows
 
 BLOCK = 2**21  # numbers in the Gram matrices of the rows that are solved for at a time
-GAUGE_STEPS = 6
+GAUGE_STEPS, GAUGE_RANGE = (
+    6,
+    (0.98, 2.0),
+)  # the ball may grow fast and shrinks slowly: other batches may need it
 ONE = np.ones(1)
 Index = NDArray[np.integer[Any]]
 
@@ -107,8 +110,9 @@ def step_entries(
     forgetting: float = 0.0,
     half_life: float | None = None,
     regauge: bool = True,
+    afresh: bool = False,
 ) -> tuple[State, EntriesEncoding]:
-    """Learn from one sparse batch: lines 3-5 of Algorithm 1.
+    """Learn from one sparse batch: lines 3-5 of Algorithm 1; ``afresh`` forgets all samples before.
 
     ``norm_of`` gives the norm, whose weight may depend on how much is known. With ``regauge`` the size of the
     basis is settled at once (:func:`best_radius`).
@@ -121,8 +125,10 @@ def step_entries(
     if not Z.shape[0]:
         return counted, code
     now = state.time + Z.shape[0]
-    weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
-    fade = float(decay(state.time, now, forgetting, half_life))
+    weights, fade = np.ones(Z.shape[0]), 0.0
+    if not afresh:
+        weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
+        fade = float(decay(state.time, now, forgetting, half_life))
     biases = state.biases
     targets = Z
     if biases is not None:
@@ -150,7 +156,7 @@ def step_entries(
 
 
 def best_radius(code: EntriesEncoding, price: float) -> float:
-    """Return the radius of the ball that is best for a batch, within a factor of two.
+    """Return the radius of the ball that is best for a batch, but at most twice and hardly less than before.
 
     The size of L and that of r are one degree of freedom, which the alternation between them is slow to
     settle. A ball of radius rho and rows of L of norm tau are the same as one of radius 1 and rows of
@@ -159,7 +165,7 @@ def best_radius(code: EntriesEncoding, price: float) -> float:
     """
     w = code.sigma**2
     C = code.G * code.sigma
-    low, high = 0.5, 2.0
+    low, high = GAUGE_RANGE
     for _ in range(GAUGE_STEPS):
         middle = float(np.sqrt(low * high))
         if ball_multipliers(C, w, middle).sum() > price:

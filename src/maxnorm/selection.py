@@ -22,14 +22,13 @@ from maxnorm.statistics import Biases, Selection, SufficientStatistics
 SAMPLE_ENTRIES, SAMPLE_ROWS = 100_000, 100  # of which at least both are looked at, if there are so many
 HELD_OUT = 0.1  # share of the entries
 ENOUGH = 50  # entries that must be held out for a choice to mean anything
-WEIGHTS = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03, 0.005, 1e-3, 1e-5)  # of the norm, for each observed entry
+WEIGHTS = (0.8, 0.25, 0.08, 0.02, 3e-3, 1e-5, 1e-7)  # of the norm, for each observed entry
 RANKS = (1, 2, 3, 5, 8, 13, 20, 30, 45, 70, 100)
 ENTRY_RANKS = (2, 5, 10, 20, 40, 80)  # for completion, where the weight of the norm does the rest
-PASSES = (5, 2)  # over the sample, for the first weight and for those that start from the one before
+PASSES = (5, 2)  # over the sample, for the first weight and for those that start from a basis
 SMALL = 0.3  # size of components that are added, against those of a random basis
 STRONG = 0.02  # a weight with which the ball is there to hold coefficients back
-ONLY_NOW = 50.0  # forgetting that leaves nothing of earlier passes
-WORSE, NO_BETTER = 1.002, 0.999  # than the best: a weight that need not be followed, a rank that does not pay
+WORSE, NO_BETTER = 1.002, 0.999  # than the best: a weight too small, a rank that does not pay
 ENOUGH_BETTER = 0.995  # than the rank before: worth trying another
 CLOSE = 1.02  # a smaller rank is as good if its error is within this of the best
 
@@ -79,8 +78,8 @@ def start_entries(Z: csr_array, d: int, biases: bool, rng: np.random.Generator) 
 
 def select_entries(
     Z: csr_array, *, ranks: tuple[int, ...], weights: tuple[float, ...] = WEIGHTS, biases: bool, seed: int
-) -> tuple[State, Selection] | None:
-    """Choose rank and weight for completion, and return a basis to start from.
+) -> State | None:
+    """Choose rank and weight for completion, and return what was learnt of the sample.
 
     For every rank the weights are tried from the largest down, each from the basis of the one before, until
     they get worse; ranks from the least up, until they no longer pay.
@@ -100,11 +99,7 @@ def select_entries(
         return None
     _, state, weight = best
     chosen = Selection(state.L.shape[1], weight, tuple(tried))
-    p, d = state.L.shape
-    fresh = State(
-        L=state.L, statistics=SufficientStatistics.zeros(p, d, per_feature=True), biases=state.biases
-    )
-    return replace(fresh, selection=chosen), chosen
+    return replace(state, selection=chosen, n_samples=0, n_steps=0, time=Z.shape[0])
 
 
 def _best_weight(
@@ -122,22 +117,22 @@ def _best_weight(
         more = state.L[:, : d - known.L.shape[1]]
         state = replace(state, L=np.hstack([known.L, SMALL * more]), biases=known.biases)
     best: tuple[float, State, float] | None = None
-    start = 0 if before is None else max(0, weights.index(before[2]) - 1)
+    start = 0 if before is None else weights.index(before[2])
     for i, weight in enumerate(weights[start:]):
         for _ in range(PASSES[min(i, 1)]):
             state, _ = step_entries(
                 state,
                 sample.learnt,
                 norm_of=lambda s, w=weight: MaxNorm(w * s.entries),  # type: ignore[misc]
-                forgetting=ONLY_NOW,
+                afresh=True,
                 regauge=weight < STRONG,
             )
         error = held_out_error(state, sample)
         tried.append((d, weight, error))
+        if best is not None and error > WORSE * best[0]:
+            break
         if best is None or error < best[0]:
             best = (error, state, weight)
-        elif error > WORSE * best[0]:
-            break
     assert best is not None
     return best
 

@@ -226,16 +226,19 @@ class Biases:
 
     def rows(self, Z: csr_array) -> Array:
         """By how much each row differs from the mean and its columns."""
-        left = Z.data - self.mean - self.columns[Z.indices]
+        left = Z.data - self._mean_or_of(Z) - self.columns[Z.indices]
         lengths = np.diff(Z.indptr)
         return sum_rows(left, Z.indptr) / (lengths + PRIOR)
+
+    def _mean_or_of(self, Z: csr_array) -> float:
+        """Return the mean so far; that of a first batch, or its rows would take it for their own."""
+        return self.mean if self.count or not Z.nnz else float(Z.data.mean())
 
     def from_batch(self, Z: csr_array, rows: Array, weights: Array) -> Biases:
         """Return those of a batch, given its rows' and everything known before."""
         lengths = np.diff(Z.indptr)
         weight = np.repeat(weights, lengths)
-        mean = self.mean if self.count else float(weight @ Z.data / weight.sum())
-        left = weight * (Z.data - mean - np.repeat(rows, lengths))
+        left = weight * (Z.data - self._mean_or_of(Z) - np.repeat(rows, lengths))
         p = Z.shape[1]
         return Biases(
             float(weight @ Z.data),
