@@ -278,7 +278,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         with limited_blas(max(auto.BATCH_ENTRIES // p, 10), p, d):
             while n_rows(Z):
                 if self._is_undecided(state):
-                    sample = selection.rows_for_a_sample(observed_entries(Z))
+                    sample = selection.rows_for_a_sample(observed_entries(Z), state.L.size)
                     if whole_batches and sample is None:
                         break
                     state = self._decided(state, Z[:sample])

@@ -24,7 +24,7 @@ from maxnorm.encoding import Encoding
 from maxnorm.estimators import MaxNormRules
 from maxnorm.noise import L1, Noise
 from maxnorm.norms import MaxNorm
-from maxnorm.observed import EntriesEncoding, encode_entries, entries_of, predicted, step_entries
+from maxnorm.observed import EntriesEncoding, encode_entries, entries_of, predicted, prior_of, step_entries
 from maxnorm.online import State
 from maxnorm.statistics import Selection, SufficientStatistics
 
@@ -266,7 +266,11 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
     def _encode_entries(self, Z: sp.csr_array) -> EntriesEncoding:
         state = self.state_
-        return encode_entries(Z, state.L.astype(np.float64, copy=False), self._norm(state), state.biases)
+        L = state.L.astype(np.float64, copy=False)
+        if state.statistics.grams is None:
+            return encode_entries(Z, L, self._norm(state), state.biases)
+        # A prior in place of the ball, which knows no difference between rows with few and with many entries.
+        return encode_entries(Z, L, None, state.biases, prior_of(state))
 
     def _encoded(self, X: Any) -> Iterator[tuple[Array, Mask | None, Encoding]]:
         block = max(1, BLOCK_ENTRIES // X.shape[1])

@@ -43,10 +43,18 @@ class EntriesEncoding:
     rank: int  # directions that the basis has
 
 
-def encode_entries(Z: csr_array, L: Array, norm: FactorNorm, biases: Biases | None = None) -> EntriesEncoding:
+def encode_entries(
+    Z: csr_array,
+    L: Array,
+    norm: FactorNorm | None,
+    biases: Biases | None = None,
+    prior: Array | float = 0.0,
+) -> EntriesEncoding:
     """Solve for the coefficients of each row from what it stores, exactly: Eq. (3.2) without noise.
 
-    The cost is O(d^2) for each entry and O(d^3) for each row.
+    Without a norm, coefficients are free. ``prior`` is a d x d matrix P that holds them back by
+    ``1/2 r^T P r``: what is known of them before their row is looked at. The cost is O(d^2) for each entry
+    and O(d^3) for each row.
     """
     b, d = Z.shape[0], L.shape[1]
     rows: Array = np.zeros(b)
@@ -57,9 +65,11 @@ def encode_entries(Z: csr_array, L: Array, norm: FactorNorm, biases: Biases | No
     R, G, sigma = np.zeros((b, d)), np.zeros((b, d)), np.ones((b, d))
     pairs = products(L)
     for part in _blocks(b, d):
-        R[part], G[part], sigma[part] = _coefficients(Z[part], L, pairs, norm)
+        R[part], G[part], sigma[part] = _coefficients(Z[part], L, pairs, norm, prior)
     residual = Z.data - predicted(np.repeat(np.arange(b), np.diff(Z.indptr)), Z.indices, R, L)
-    loss = 0.5 * sum_rows(residual**2, Z.indptr) + norm.coefficient_value(R)
+    loss = 0.5 * sum_rows(residual**2, Z.indptr)
+    if norm is not None:
+        loss = loss + norm.coefficient_value(R)
     strength = np.sqrt(np.maximum(np.linalg.eigvalsh(L.T @ L), 0.0))
     rank = int((strength > RANK_TOLERANCE * strength[-1]).sum())
     return EntriesEncoding(R, rows, residual, loss, G, sigma, rank)
@@ -71,16 +81,20 @@ def _blocks(b: int, d: int) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-def _coefficients(Z: csr_array, L: Array, pairs: Array, norm: FactorNorm) -> tuple[Array, Array, Array]:
+def _coefficients(
+    Z: csr_array, L: Array, pairs: Array, norm: FactorNorm | None, prior: Array | float
+) -> tuple[Array, Array, Array]:
     pattern = csr_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
-    D, Q = np.linalg.eigh(symmetric(pattern @ pairs, L.shape[1]))
+    D, Q = np.linalg.eigh(symmetric(pattern @ pairs, L.shape[1]) + prior)
     top = D[:, -1:]
     D = np.where(
         top > 0.0, np.maximum(D, RANK_TOLERANCE**1.5 * top), 1.0
     )  # directions that a row does not have
     sigma = np.sqrt(D)
     G = np.matmul((Z @ L)[:, None, :], Q)[:, 0] / sigma
-    eta = norm.multipliers(G, sigma, ONE, None)[:, None] * sigma[:, -1:] ** 2
+    eta = np.zeros((len(G), 1))
+    if norm is not None:
+        eta = norm.multipliers(G, sigma, ONE, None)[:, None] * sigma[:, -1:] ** 2
     R = np.matmul(Q, (G * (sigma / (D + eta)))[:, :, None])[:, :, 0]
     return R, G, sigma
 
@@ -93,6 +107,24 @@ def predicted(rows: Index, columns: Index, R: Array, L: Array) -> Array:
         part = slice(start, start + size)
         values[part] = np.einsum("ij,ij->i", R[rows[part]], L[columns[part]])
     return values
+
+
+def prior_of(state: State) -> Array:
+    """Return the matrix that holds back coefficients as much as those learnt from and their residuals say.
+
+    If coefficients are Gaussian with the second moment of those seen, and residuals with theirs, what this
+    leads to is their mean given the row: a row with few entries says little. Without noise it is nothing.
+    """
+    seen, L = state.statistics, state.L.astype(np.float64, copy=False)
+    d = L.shape[1]
+    if not seen.weight:
+        return np.zeros((d, d))
+    left = 2.0 * (seen.quadratic(L) - float(np.vdot(L, seen.B)) + seen.loss)
+    left /= max(
+        seen.entries - d * (seen.weight + len(L)), 0.25 * seen.entries
+    )  # what was fitted looks too good
+    moment = seen.A / seen.weight
+    return max(left, 0.0) * np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
 
 
 def entries_of(Z: Array) -> csr_array:
@@ -125,14 +157,19 @@ def step_entries(
     if not Z.shape[0]:
         return counted, code
     now = state.time + Z.shape[0]
-    weights, fade = np.ones(Z.shape[0]), 0.0
-    if not afresh:
+
+    def age(forgetting: float) -> tuple[Array, float]:
+        if afresh:
+            return np.ones(Z.shape[0]), 0.0
         weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
-        fade = float(decay(state.time, now, forgetting, half_life))
+        return weights, float(decay(state.time, now, forgetting, half_life))
+
+    weights, fade = age(forgetting)
     biases = state.biases
     targets = Z
     if biases is not None:
-        biases = biases.scaled(fade) + biases.from_batch(Z, code.rows, weights)
+        slow, kept = age(min(forgetting, 1.0))  # they do not depend on the basis, which is what gets stale
+        biases = biases.scaled(kept) + biases.from_batch(Z, code.rows, slow)
         known = biases.mean + biases.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
         targets = csr_array((Z.data - known, Z.indices, Z.indptr), shape=Z.shape)
     statistics = state.statistics.scaled(fade) + SufficientStatistics.from_entries(targets, code.R, weights)

@@ -20,9 +20,10 @@ from maxnorm.online import State
 from maxnorm.statistics import Biases, Selection, SufficientStatistics
 
 SAMPLE_ENTRIES, SAMPLE_ROWS = 100_000, 100  # of which at least both are looked at, if there are so many
+PER_NUMBER = 5  # and so many entries for every number of the basis
 HELD_OUT = 0.1  # share of the entries
 ENOUGH = 50  # entries that must be held out for a choice to mean anything
-WEIGHTS = (0.8, 0.25, 0.08, 0.02, 3e-3, 1e-5, 1e-7)  # of the norm, for each observed entry
+WEIGHTS = (3.0, 0.8, 0.25, 0.08, 0.02, 3e-3, 1e-5, 1e-7)  # of the norm, for each observed entry
 RANKS = (1, 2, 3, 5, 8, 13, 20, 30, 45, 70, 100)
 ENTRY_RANKS = (2, 5, 10, 20, 40, 80)  # for completion, where the weight of the norm does the rest
 PASSES = (5, 2)  # over the sample, for the first weight and for those that start from a basis
@@ -54,9 +55,9 @@ class Sample:
         return cls(kept, rows[out], Z.indices[out], Z.data[out])
 
 
-def rows_for_a_sample(lengths: Array) -> int | None:
+def rows_for_a_sample(lengths: Array, basis_size: int) -> int | None:
     """Return how many rows make a sample, given the observed entries of each; None if there are too few."""
-    enough = np.flatnonzero(np.cumsum(lengths) >= SAMPLE_ENTRIES)
+    enough = np.flatnonzero(np.cumsum(lengths) >= max(SAMPLE_ENTRIES, PER_NUMBER * basis_size))
     return max(int(enough[0]) + 1, SAMPLE_ROWS) if len(enough) and len(lengths) >= SAMPLE_ROWS else None
 
 
