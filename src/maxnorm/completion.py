@@ -28,7 +28,7 @@ from maxnorm.observed import EntriesEncoding, encode_entries, entries_of, predic
 from maxnorm.online import State
 from maxnorm.statistics import Selection, SufficientStatistics
 
-MOSTLY_OBSERVED = 0.5  # share of the entries from which one Gram matrix serves all features
+MOSTLY_OBSERVED = 0.8  # share of the entries from which one Gram matrix serves all features
 BATCH_PER_FEATURE = 4  # an update of the basis costs as much as this fraction of a sample for each feature
 
 
@@ -72,7 +72,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         Bounds of what is filled in, predicted and recommended: ``(1, 5)`` for stars.
     statistics : {"auto", "shared", "per-feature"}
         One Gram matrix for all features, as the paper has it, or one for each, in memory
-        O(n_features x n_components^2). "auto" takes the second if less than half is observed.
+        O(n_features x n_components^2). "auto" takes the second if less than four fifths are observed.
     batch_size, forgetting, half_life, basis, max_iter, tol, n_epochs, init, random_state
         As in :class:`MaxNormDecomposition`.
 
@@ -266,11 +266,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
     def _encode_entries(self, Z: sp.csr_array) -> EntriesEncoding:
         state = self.state_
-        L = state.L.astype(np.float64, copy=False)
-        if state.statistics.grams is None:
-            return encode_entries(Z, L, self._norm(state), state.biases)
         # A prior in place of the ball, which knows no difference between rows with few and with many entries.
-        return encode_entries(Z, L, None, state.biases, prior_of(state))
+        return encode_entries(Z, state.L.astype(np.float64, copy=False), None, state.biases, prior_of(state))
 
     def _encoded(self, X: Any) -> Iterator[tuple[Array, Mask | None, Encoding]]:
         block = max(1, BLOCK_ENTRIES // X.shape[1])
@@ -362,7 +359,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
             return size
         p = len(state.L)
         parts = auto.BATCH_PARTS[0]
-        return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, (1 << 20) // state.L.shape[1]))
+        return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, (1 << 18) // state.L.shape[1]))
 
     def _step(self, state: State, Z: Any) -> tuple[State, Any]:
         if not state.time and self._is_by_feature(Z):
