@@ -114,7 +114,7 @@ def test_steps_lower_the_objective():
     state = State(L=0.3 * RNG.standard_normal((30, 3)), statistics=zeros)
     values = []
     for _ in range(10):
-        state, _ = step_entries(state, Z, norm_of=lambda _: MaxNorm(1.0), forgetting=60.0)
+        state, _ = step_entries(state, Z, norm_of=lambda *_: MaxNorm(1.0), forgetting=60.0)
         values.append(surrogate(state, MaxNorm(1.0)))
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     assert values[-1] < 0.5 * values[0]

@@ -581,10 +581,10 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
     @property
     def selection_(self) -> dict[str, list[Any]]:
-        """What was tried for what is "auto": components, weight of the norm an entry, error held out."""
+        """What was tried for "auto": components, weight of the norm an entry, prior, error held out."""
         chosen = self.state_.selection
         tried = () if chosen is None else chosen.tried
-        names = ("n_components", "weight", "error")
+        names = ("n_components", "weight", "prior", "error")
         return {name: [row[i] for row in tried] for i, name in enumerate(names)}
 
     @property

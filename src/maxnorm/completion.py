@@ -380,7 +380,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         return step_entries(
             state,
             entries,
-            norm_of=lambda statistics: self._norm_for(state, statistics),
+            norm_of=lambda statistics, L: self._norm_for(state, statistics, L),
             forgetting=float(forgetting),
             half_life=self.half_life,
             regauge=self._weight(state) < selection.STRONG,
@@ -401,12 +401,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         chosen = state.selection
         return 0.0 if chosen is None or chosen.weight is None else chosen.weight
 
-    def _norm_for(self, state: State, statistics: SufficientStatistics) -> MaxNorm:
-        weight = self._weight(state) if self.lambda1 == "auto" else 0.0
-        return MaxNorm(weight * statistics.entries, self.basis) if weight else super()._norm(state)
+    def _norm_for(self, state: State, statistics: SufficientStatistics, L: Array) -> MaxNorm:
+        chosen = state.selection
+        if self.lambda1 != "auto" or chosen is None or chosen.weight is None:
+            return super()._norm(state)
+        return selection.weighted_norm(statistics, L, chosen.weight, chosen.prior, self.basis)
 
     def _norm(self, state: State) -> MaxNorm:
-        return self._norm_for(state, state.statistics)
+        return self._norm_for(state, state.statistics, state.L.astype(np.float64, copy=False))
 
     def _settled(self, state: State, code: Any) -> State:
         if isinstance(code, EntriesEncoding):

@@ -72,6 +72,7 @@ class MaxNorm:
 
     lambda1: float
     basis: Literal["exact", "bcd"] = "exact"
+    ridge: Array | None = None  # d x d; every row l of L pays 1/2 l^T ridge l as well
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
         if not sigma.size:
@@ -87,7 +88,8 @@ class MaxNorm:
         return np.zeros(len(R))
 
     def basis_value(self, L: Array) -> float:
-        return 0.5 * self.lambda1 * float(row_norms(L).max(initial=0.0)) ** 2
+        ridge = 0.0 if self.ridge is None else 0.5 * float(np.vdot(L, L @ self.ridge))
+        return 0.5 * self.lambda1 * float(row_norms(L).max(initial=0.0)) ** 2 + ridge
 
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
         if not statistics.A.any():  # nothing but zeros so far
@@ -95,6 +97,8 @@ class MaxNorm:
         if self.basis == "bcd":
             return coordinate_descent_basis(L, statistics.A, statistics.B, self.lambda1)
         A, B = anchored(L, statistics)
+        if self.ridge is not None:
+            A = A + self.ridge
         return max_norm_basis(A, B, self.lambda1).astype(L.dtype, copy=False)
 
 

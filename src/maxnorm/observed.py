@@ -109,6 +109,13 @@ def predicted(rows: Index, columns: Index, R: Array, L: Array) -> Array:
     return values
 
 
+def residual_variance(statistics: SufficientStatistics, L: Array) -> float:
+    """Mean square of what is left of the entries learnt from."""
+    seen = statistics
+    left = 2.0 * (seen.quadratic(L) - float(np.vdot(L, seen.B)) + seen.loss)
+    return max(left, 0.0) / seen.entries
+
+
 def prior_of(state: State) -> Array:
     """Return the matrix that holds back coefficients as much as those learnt from and their residuals say.
 
@@ -116,15 +123,23 @@ def prior_of(state: State) -> Array:
     leads to is their mean given the row: a row with few entries says little. Without noise it is nothing.
     """
     seen, L = state.statistics, state.L.astype(np.float64, copy=False)
-    d = L.shape[1]
     if not seen.weight:
-        return np.zeros((d, d))
-    left = 2.0 * (seen.quadratic(L) - float(np.vdot(L, seen.B)) + seen.loss)
-    left /= max(
-        seen.entries - d * (seen.weight + len(L)), 0.25 * seen.entries
-    )  # what was fitted looks too good
-    moment = seen.A / seen.weight
-    return max(left, 0.0) * np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
+        return np.zeros((L.shape[1], L.shape[1]))
+    numbers = L.shape[1] * (seen.weight + len(L))  # that were fitted, which makes residuals too small
+    free = max(1.0 - numbers / seen.entries, 0.25)
+    return residual_variance(seen, L) / free * _inverse(seen.A / seen.weight)
+
+
+def feature_prior(statistics: SufficientStatistics, L: Array) -> Array:
+    """Return the same for the rows of L: a feature with few entries says little."""
+    if not statistics.weight or statistics.grams is None:
+        return np.zeros((L.shape[1], L.shape[1]))
+    there = int(np.any(statistics.grams, axis=1).sum())
+    return residual_variance(statistics, L) * _inverse(L.T @ L / there)
+
+
+def _inverse(moment: Array) -> Array:
+    return np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
 
 
 def entries_of(Z: Array) -> csr_array:
@@ -138,7 +153,7 @@ def step_entries(
     state: State,
     Z: csr_array,
     *,
-    norm_of: Callable[[SufficientStatistics], FactorNorm],
+    norm_of: Callable[[SufficientStatistics, Array], FactorNorm],
     forgetting: float = 0.0,
     half_life: float | None = None,
     regauge: bool = True,
@@ -146,14 +161,14 @@ def step_entries(
 ) -> tuple[State, EntriesEncoding]:
     """Learn from one sparse batch: lines 3-5 of Algorithm 1; ``afresh`` forgets all samples before.
 
-    ``norm_of`` gives the norm, whose weight may depend on how much is known. With ``regauge`` the size of the
+    ``norm_of`` gives the norm, which may depend on statistics and basis. With ``regauge`` the size of the
     basis is settled at once (:func:`best_radius`).
     """
     counted = replace(state, n_samples=state.n_samples + Z.shape[0], n_steps=state.n_steps + 1)
     full = np.diff(Z.indptr) > 0
     if not full.all():
         Z = Z[full]
-    code = encode_entries(Z, state.L, norm_of(state.statistics), state.biases)
+    code = encode_entries(Z, state.L, norm_of(state.statistics, state.L), state.biases)
     if not Z.shape[0]:
         return counted, code
     now = state.time + Z.shape[0]
@@ -175,7 +190,7 @@ def step_entries(
     statistics = state.statistics.scaled(fade) + SufficientStatistics.from_entries(targets, code.R, weights)
     ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
     scales = state.scales.scaled(*ages) + Scales.from_entries(targets, code.residual)
-    norm = norm_of(statistics)
+    norm = norm_of(statistics, state.L)
     L = norm.update_basis(state.L, statistics)
     share = float(Z.nnz) / statistics.entries
     c = best_radius(code, share * norm.lambda1 * float(row_norms(L).max()) ** 2) if regauge else 1.0

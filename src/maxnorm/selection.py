@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -15,7 +16,7 @@ from scipy.sparse import csr_array
 from maxnorm._linalg import robust_scale
 from maxnorm._typing import Array, Mask
 from maxnorm.norms import MaxNorm
-from maxnorm.observed import Index, encode_entries, predicted, step_entries
+from maxnorm.observed import Index, encode_entries, feature_prior, predicted, prior_of, step_entries
 from maxnorm.online import State
 from maxnorm.statistics import Biases, Selection, SufficientStatistics
 
@@ -31,6 +32,7 @@ SMALL = 0.3  # size of components that are added, against those of a random basi
 STRONG = 0.02  # a weight with which the ball is there to hold coefficients back
 WORSE, NO_BETTER = 1.002, 0.999  # than the best: a weight too small, a rank that does not pay
 ENOUGH_BETTER = 0.995  # than the rank before: worth trying another
+PRIOR = 1.0  # how far features are held back, if they are: as their sizes say
 CLOSE = 1.02  # a smaller rank is as good if its error is within this of the best
 
 
@@ -83,24 +85,70 @@ def select_entries(
     """Choose rank and weight for completion, and return what was learnt of the sample.
 
     For every rank the weights are tried from the largest down, each from the basis of the one before, until
-    they get worse; ranks from the least up, until they no longer pay.
+    they get worse; ranks from the least up, until they no longer pay. In the end features with few entries
+    are held back by a prior in place of the norm, if that is better.
     """
     sample = Sample.of(Z, seed)
     if sample is None:
         return None
-    tried: list[tuple[int, float | None, float]] = []
-    best: tuple[float, State, float] | None = None  # error, state and weight
+    tried: list[tuple[int, float | None, float, float]] = []
+    best: Trial | None = None
     for d in ranks:
         found = _best_weight(sample, d, weights, biases, np.random.default_rng([seed, d]), tried, best)
-        if best is not None and found[0] > NO_BETTER * best[0]:
-            best = min(best, found, key=lambda item: item[0])
+        if best is not None and found.error > NO_BETTER * best.error:
+            best = min(best, found, key=lambda trial: trial.error)
             break
         best = found
     if best is None:
         return None
-    _, state, weight = best
-    chosen = Selection(state.L.shape[1], weight, tuple(tried))
-    return replace(state, selection=chosen, n_samples=0, n_steps=0, time=Z.shape[0])
+    d = best.state.L.shape[1]
+    if len(weights) > 1 and best.weight < STRONG:
+        held = _tried(sample, best.state, weights[-1], PRIOR, sum(PASSES), tried)
+        best = held if held.error < best.error else best
+    chosen = Selection(d, best.weight, tuple(tried), best.prior)
+    return replace(best.state, selection=chosen, n_samples=0, n_steps=0, time=Z.shape[0])
+
+
+class Trial(NamedTuple):
+    """What some settings led to."""
+
+    error: float
+    state: State
+    weight: float
+    prior: float
+
+
+def _tried(
+    sample: Sample,
+    state: State,
+    weight: float,
+    prior: float,
+    passes: int,
+    tried: list[tuple[int, float | None, float, float]],
+) -> Trial:
+    for _ in range(passes):
+        state, _ = step_entries(
+            state,
+            sample.learnt,
+            norm_of=lambda seen, L: weighted_norm(seen, L, weight, prior),
+            regauge=weight < STRONG,
+            afresh=True,
+        )
+    error = held_out_error(state, sample)
+    tried.append((state.L.shape[1], weight, prior, error))
+    return Trial(error, state, weight, prior)
+
+
+def weighted_norm(
+    statistics: SufficientStatistics,
+    L: Array,
+    weight: float,
+    prior: float,
+    basis: Literal["exact", "bcd"] = "exact",
+) -> MaxNorm:
+    """Return the max-norm with a weight for each observed entry, and features held back by a prior if any."""
+    ridge = prior * feature_prior(statistics, L) if prior else None
+    return MaxNorm(weight * statistics.entries, basis, ridge)
 
 
 def _best_weight(
@@ -109,38 +157,33 @@ def _best_weight(
     weights: tuple[float, ...],
     biases: bool,
     rng: np.random.Generator,
-    tried: list[tuple[int, float | None, float]],
-    before: tuple[float, State, float] | None,
-) -> tuple[float, State, float]:
+    tried: list[tuple[int, float | None, float, float]],
+    before: Trial | None,
+) -> Trial:
     state = start_entries(sample.learnt, d, biases, rng)
     if before is not None:  # the basis found so far, and more components that are small
-        known = before[1]
+        known = before.state
         more = state.L[:, : d - known.L.shape[1]]
         state = replace(state, L=np.hstack([known.L, SMALL * more]), biases=known.biases)
-    best: tuple[float, State, float] | None = None
-    start = 0 if before is None else weights.index(before[2])
+    best: Trial | None = None
+    worse = 0
+    start = 0 if before is None else weights.index(before.weight)
     for i, weight in enumerate(weights[start:]):
-        for _ in range(PASSES[min(i, 1)]):
-            state, _ = step_entries(
-                state,
-                sample.learnt,
-                norm_of=lambda s, w=weight: MaxNorm(w * s.entries),  # type: ignore[misc]
-                afresh=True,
-                regauge=weight < STRONG,
-            )
-        error = held_out_error(state, sample)
-        tried.append((d, weight, error))
-        if best is not None and error > WORSE * best[0]:
+        trial = _tried(sample, state, weight, 0.0, PASSES[min(i, 1)], tried)
+        state = trial.state
+        if best is None or trial.error < best.error:
+            best, worse = trial, 0
+        elif trial.error > WORSE * best.error:
+            worse += 1
+        if worse == 2:
             break
-        if best is None or error < best[0]:
-            best = (error, state, weight)
     assert best is not None
     return best
 
 
 def held_out_error(state: State, sample: Sample) -> float:
     """Root mean square error in the entries that are held out."""
-    code = encode_entries(sample.learnt, state.L, MaxNorm(0.0), state.biases)
+    code = encode_entries(sample.learnt, state.L, None, state.biases, prior_of(state))
     values = predicted(sample.rows, sample.columns, code.R, state.L)
     if state.biases is not None:
         values += state.biases.mean + state.biases.columns[sample.columns] + code.rows[sample.rows]
@@ -180,7 +223,7 @@ def select_rank(
             high = middle
         else:
             low = middle
-    return Selection(high, None, tuple((rank, None, value) for rank, value in sorted(errors.items())))
+    return Selection(high, None, tuple((rank, None, 0.0, value) for rank, value in sorted(errors.items())))
 
 
 def _ranks(most: int) -> Iterator[int]:

@@ -260,4 +260,5 @@ class Selection:
 
     n_components: int
     weight: float | None  # of the norm, for each observed entry; None if it was not asked for
-    tried: tuple[tuple[int, float | None, float], ...]  # components, weight, error
+    tried: tuple[tuple[int, float | None, float, float], ...]  # components, weight, prior, error
+    prior: float = 0.0  # how far features with few entries are held back
