@@ -432,3 +432,13 @@ def test_errors_name_the_row_of_the_file(folder, data):
     result = maxnorm("decompose", "inf.npy", "--model", "m.maxnorm", "--scores", "s.csv", cwd=folder)
     assert refused(result, "infinity, first in row 60000, column 3")
     assert not (folder / "s.csv").exists()
+
+
+def test_rank_and_biases(folder):
+    result = maxnorm("fit", "x.npy", "--rank", "auto", "--model", "a.maxnorm", "--json", cwd=folder)
+    assert json.loads(result.stdout)["components"] == 3
+    model = ["--estimator", "completion", "--rank", 3, "--biases", "--model", "b.maxnorm"]
+    assert maxnorm("fit", "x.npy", *model, cwd=folder).returncode == 0
+    assert library.load(folder / "b.maxnorm").state_.biases is not None
+    assert refused(maxnorm("fit", "x.npy", "--biases", "--model", "c.maxnorm", cwd=folder), "only", code=2)
+    assert refused(maxnorm("fit", "x.npy", "--rank", "0", "--model", "c.maxnorm", cwd=folder), "'0'", code=2)

@@ -33,6 +33,7 @@ STRONG = 0.02  # a weight with which the ball is there to hold coefficients back
 WORSE, NO_BETTER = 1.002, 0.999  # than the best: a weight too small, a rank that does not pay
 ENOUGH_BETTER = 0.995  # than the rank before: worth trying another
 PRIOR = 1.0  # how far features are held back, if they are: as their sizes say
+NEGLIGIBLE = 0.01  # an error against the size of the entries that is as good as none
 CLOSE = 1.02  # a smaller rank is as good if its error is within this of the best
 
 
@@ -210,16 +211,20 @@ def select_rank(
             errors[rank] = float(np.median(np.abs(Z[out] - low_rank_of(learnt, rank)[out])))
         return errors[rank]
 
+    nothing = NEGLIGIBLE * float(np.median(np.abs(Z[out])))
     best = np.inf
     for rank in _ranks(most):
         if error(rank) > ENOUGH_BETTER * best and rank > 2:
             break
         best = min(best, error(rank))
-    low, high = 0, min(rank for rank, value in errors.items() if value <= CLOSE * best)
+        if best <= nothing:
+            break
+    good = max(CLOSE * best, nothing)
+    high = min(rank for rank, value in errors.items() if value <= good)
     low = max((rank for rank in errors if rank < high), default=0)
     while high - low > 1:  # ranks between those tried
         middle = (low + high) // 2
-        if error(middle) <= CLOSE * best:
+        if error(middle) <= good:
             high = middle
         else:
             low = middle

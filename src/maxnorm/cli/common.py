@@ -37,6 +37,13 @@ def number_or_auto(value: str) -> float | str:
         raise ValueError(f"{value!r} is neither a number nor 'auto'") from None
 
 
+def rank_or_auto(value: str) -> int | str:
+    """Return a number of components, or "auto"."""
+    if value != "auto" and not (value.isdecimal() and int(value)):
+        raise ValueError(f"{value!r} is neither an integer of at least 1 nor 'auto'")
+    return value if value == "auto" else int(value)
+
+
 def data_options(command: Command) -> Command:
     """Add DATA and the options that say how to read it."""
     for decorate in (
@@ -77,7 +84,15 @@ def model_options(command: Command) -> Command:
             type=click.Choice(["capped", "l1", "l21", "squared", "none"]),
             help="What is unusual: entries (capped, l1), whole samples (l21), nothing.",
         ),
-        click.option("--rank", type=click.IntRange(1), help="Number of components."),
+        click.option(
+            "--biases", is_flag=True, help="Completion: means of rows and columns first, for ratings."
+        ),
+        click.option(
+            "--rank",
+            type=rank_or_auto,
+            metavar="INTEGER",
+            help='Number of components, or "auto" to choose it.',
+        ),
     ):
         command = decorate(command)
     return command
@@ -102,7 +117,8 @@ class Settings(NamedTuple):
     """A model's parameters as given on the command line."""
 
     estimator: str
-    rank: int | None
+    rank: int | str | None
+    biases: bool
     noise: str | None
     lambda1: float | str
     lambda2: float | str
@@ -114,7 +130,11 @@ class Settings(NamedTuple):
         """Return the estimator, not fitted yet."""
         import maxnorm
 
-        given = {"noise": self.noise} if self.noise else {}
+        given: dict[str, Any] = {"noise": self.noise} if self.noise else {}
+        if self.estimator == "completion":
+            given["biases"] = self.biases
+        elif self.biases:
+            raise click.UsageError("--biases is for completion only")
         return getattr(maxnorm, ESTIMATORS[self.estimator])(
             self.rank,
             lambda1=self.lambda1,
