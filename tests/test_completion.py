@@ -316,6 +316,15 @@ def test_explicit_zeros_are_observed():
     assert Z.nnz == 200
 
 
+def test_biases_with_next_to_nothing_and_with_a_given_basis():
+    few = sp.csr_array(np.array([[4.0, 0.0, 5.0], [3.0, 4.0, 0.0]]))
+    model = MaxNormCompletion(2, biases=True, random_state=0).fit(few)
+    assert 3.0 < model.predict(few).min() <= model.predict(few).max() < 6.0
+    Z = entries_of(holes(300, 12, 0.4) + 10.0)
+    given = MaxNormCompletion(2, biases=True, init=np.eye(2, 12), random_state=0).fit(Z)
+    assert given.state_.biases.mean == pytest.approx(10.0, abs=0.2)
+
+
 def test_wrong_input(ratings, recommender):
     _, _, Z = ratings
     with pytest.raises(ValueError, match="infinity, first in row 3, column 0"):

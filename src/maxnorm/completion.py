@@ -29,6 +29,7 @@ from maxnorm.online import State
 from maxnorm.statistics import Selection, SufficientStatistics
 
 MOSTLY_OBSERVED = 0.8  # share of the entries from which one Gram matrix serves all features
+BATCH_NUMBERS = 2**18  # of coefficients in a batch: memory stays flat
 BATCH_PER_FEATURE = 4  # an update of the basis costs as much as this fraction of a sample for each feature
 
 
@@ -359,7 +360,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
             return size
         p = len(state.L)
         parts = auto.BATCH_PARTS[0]
-        return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, (1 << 18) // state.L.shape[1]))
+        return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, BATCH_NUMBERS // state.L.shape[1]))
 
     def _step(self, state: State, Z: Any) -> tuple[State, Any]:
         if not state.time and self._is_by_feature(Z):
@@ -368,10 +369,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         if not (by_feature and self._trusts_entries):
             return super()._step(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
         entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
-        if not state.scales.weight and state.selection is None and isinstance(self.init, str) and entries.nnz:
-            rng = np.random.default_rng(seed_of(state))
-            fresh = selection.start_entries(entries, state.L.shape[1], bool(self.biases), rng)
-            state = replace(fresh, n_samples=state.n_samples, n_steps=state.n_steps)
+        if not state.scales.weight and entries.nnz:
+            state = self._begun(state, entries)
         forgetting = (
             auto.forgetting(state.scales, self._noise(state))
             if self.forgetting == "auto"
@@ -385,6 +384,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
             half_life=self.half_life,
             regauge=self._weight(state) < selection.STRONG,
         )
+
+    def _begun(self, state: State, Z: sp.csr_array) -> State:
+        """Return the state before the first entry: a basis of the size of the data, biases if asked for."""
+        rng = np.random.default_rng(seed_of(state))
+        fresh = selection.start_entries(Z, state.L.shape[1], bool(self.biases), rng)
+        chosen = state.selection is not None and state.selection.weight is not None
+        L = state.L if chosen or not isinstance(self.init, str) else fresh.L.astype(state.L.dtype)
+        return replace(state, L=L, biases=fresh.biases)
 
     def _is_by_feature(self, Z: Any) -> bool:
         """Whether every feature has statistics of its own: if asked for, or if most entries are missing."""
