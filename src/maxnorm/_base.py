@@ -297,7 +297,8 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
     def _is_undecided(self, state: State) -> bool:
         """Whether something is yet to be chosen by entries that are held out of the first samples."""
-        return self.n_components == "auto" and not state.time and state.selection is None
+        chooses = self.n_components == "auto" and isinstance(self.init, str)
+        return chooses and not state.time and state.selection is None
 
     def _decided(self, state: State, Z: Array) -> State:
         """Return the state before the first sample, with what was "auto" chosen on a sample."""

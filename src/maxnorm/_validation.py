@@ -81,16 +81,21 @@ def validated_batch(
 
 def _entries(batch: Any, first_row: int) -> sp.csr_array:
     """Return what a sparse batch stores and is not NaN; of what is stored twice, the mean."""
+    if batch.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={batch.shape}) while a minimum of 1 is required."
+        )
+    if batch.dtype.kind not in "fiub":
+        raise ValueError(f"X must be numeric and real, not {batch.dtype}")
     entries = batch.tocoo()
     rows, columns, values = entries.row, entries.col, entries.data.astype(np.float64)
     known = ~np.isnan(values)
     if not known.all():
         rows, columns, values = rows[known], columns[known], values[known]
-    if np.isinf(values).any():
-        i = int(np.flatnonzero(np.isinf(values))[0])
-        raise ValueError(
-            f"X contains infinity, first in row {first_row + rows[i]}, column {columns[i]}; drop it"
-        )
+    limit = _largest(np.dtype(np.float64), entries.shape[1])
+    if not np.all(np.abs(values) <= limit):
+        i = int(np.flatnonzero(~(np.abs(values) <= limit))[0])
+        raise _too_large(values[i], first_row + int(rows[i]), int(columns[i]))
     tidy = sp.csr_array((values, (rows, columns)), shape=entries.shape)
     if tidy.nnz < len(values):  # some were added up
         tidy.data /= sp.csr_array((np.ones(len(values)), (rows, columns)), shape=entries.shape).data
@@ -99,15 +104,23 @@ def _entries(batch: Any, first_row: int) -> sp.csr_array:
 
 def within_range(Z: Array, first_row: int = 0) -> Array:
     """Return Z if the squares of its entries can be added up, or say which entry is in the way."""
-    limit = 0.1 * float(np.finfo(Z.dtype).max) ** 0.5 / Z.shape[1] ** 0.5
+    limit = _largest(Z.dtype, Z.shape[1])
     largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
     if largest <= limit or np.isnan(largest):  # nothing but NaN
         return Z
     row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
-    value = Z[row, column]
-    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {Z.dtype} arithmetic"
-    raise ValueError(
-        f"X contains {what}, first in row {first_row + row}, column {column}; "
+    raise _too_large(Z[row, column], first_row + row, column)
+
+
+def _largest(dtype: np.dtype[Any], n_features: int) -> float:
+    """Return the largest entry of which a row has squares that can be added up."""
+    return 0.1 * float(np.finfo(dtype).max) ** 0.5 / float(n_features) ** 0.5
+
+
+def _too_large(value: Any, row: int, column: int) -> ValueError:
+    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {value.dtype} arithmetic"
+    return ValueError(
+        f"X contains {what}, first in row {row}, column {column}; "
         "mark entries that are not known as NaN, clip them, or rescale X"
     )
 

@@ -318,7 +318,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
     def _is_undecided(self, state: State) -> bool:
         chooses = self.lambda1 == "auto" and self._trusts_entries
-        return (chooses or self.n_components == "auto") and not state.time and state.selection is None
+        return (chooses and not state.time and state.selection is None) or super()._is_undecided(state)
 
     def _decided(self, state: State, Z: Any) -> State:
         if not self._trusts_entries:
@@ -327,7 +327,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         n, p = Z.shape
         most = max(1, min(n // 2, p // 2, entries.nnz // (n + p)))  # no more numbers than there are entries
         ranks: tuple[int, ...] = (state.L.shape[1],)
-        if self.n_components == "auto":
+        if self.n_components == "auto" and isinstance(self.init, str):
             ranks = tuple(rank for rank in selection.ENTRY_RANKS if rank <= most) or (1,)
         weights: tuple[float, ...] = selection.WEIGHTS
         if self.lambda1 != "auto":
@@ -348,11 +348,17 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         return replace(State.start(L), selection=found.selection)
 
     def _first_batch(self, state: State, Z: Any, size: int) -> int:
-        return (
-            size
-            if isinstance(Z, sp.csr_array) or state.statistics.grams is not None
-            else super()._first_batch(state, Z, size)
-        )
+        if state.statistics.grams is not None or (self._trusts_entries and self._is_by_feature(Z)):
+            return size
+        return super()._first_batch(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z, size)
+
+    def _take(self, Z: Any, row: int = 0) -> None:
+        waiting = self._progress.waiting if self.__sklearn_is_fitted__() else []
+        if any(isinstance(piece, sp.csr_array) != isinstance(Z, sp.csr_array) for piece in waiting):
+            waiting = [piece if isinstance(piece, sp.csr_array) else entries_of(piece) for piece in waiting]
+            self._progress = replace(self._progress, waiting=waiting, ahead=None)
+            Z = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
+        super()._take(Z, row)
 
     def _batch_size(self, state: State) -> int:
         size = super()._batch_size(state)
@@ -399,7 +405,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         observed = Z.nnz if isinstance(Z, sp.csr_array) else np.count_nonzero(~np.isnan(Z))
         mostly = observed >= MOSTLY_OBSERVED * n * p
         wanted = not mostly if self.statistics == "auto" else self.statistics == "per-feature"
-        return self.c is None and (bool(self.biases) or wanted)
+        return self.c is None and self.basis == "exact" and (bool(self.biases) or wanted)
 
     def _weight(self, state: State) -> float:
         """Return the weight of the norm for each observed entry."""
@@ -443,13 +449,19 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
                 )
         if not isinstance(self.biases, bool | np.bool_):
             raise invalid(name, "biases", self.biases, "True or False")
-        if self.biases and not self._trusts_entries:
-            raise ValueError("biases=True needs noise='none' and c=None")
-        if self.statistics not in ("auto", "shared", "per-feature"):
+        if self.biases and not (self._trusts_entries and self.basis == "exact"):
+            raise ValueError("biases=True needs noise='none', c=None and basis='exact'")
+        learnt = self._progress.state if self.__sklearn_is_fitted__() else None
+        if learnt is not None and learnt.time and bool(self.biases) != (learnt.biases is not None):
+            raise ValueError(
+                f"biases of {name} is now {self.biases}, but it was learnt otherwise; call fit to start anew"
+            )
+        if not isinstance(self.statistics, str) or self.statistics not in ("auto", "shared", "per-feature"):
             raise invalid(name, "statistics", self.statistics, "'auto', 'shared' or 'per-feature'")
         if self.value_range is not None:
             bounds = self.value_range
-            if not (np.ndim(bounds) == 1 and len(bounds) == 2 and bounds[0] < bounds[1]):
+            fine = np.ndim(bounds) == 1 and len(bounds) == 2 and all(isinstance(x, Real) for x in bounds)
+            if not (fine and bounds[0] < bounds[1]):
                 raise invalid(name, "value_range", bounds, "a pair (low, high) with low < high", None)
 
 

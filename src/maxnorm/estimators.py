@@ -58,8 +58,9 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
 
     Parameters
     ----------
-    n_components : int or None
-        Rank of the low-rank part, or a bound on it. None takes 10, or half the features if fewer than 20.
+    n_components : int, "auto" or None
+        Rank of the low-rank part, or a bound on it. "auto" chooses by entries that are held out of the first
+        samples. None takes 10, or half the features if fewer than 20.
     noise : {"capped", "l1", "l21", "squared", "none"} or Noise
         What is unusual in the data: single entries ("capped" rejects them, "l1" limits their pull and is the
         paper's), whole samples ("l21"), nothing ("squared", "none"), or any object with the methods of
@@ -97,6 +98,8 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The basis, one vector a row.
+    selection_ : dict
+        Ranks that were tried for "auto", and their errors.
     n_samples_seen_ : int
         Samples learnt from.
     lambda1_, lambda2_ : float
@@ -129,7 +132,7 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | Literal["auto"] | None = None,
         *,
         noise: str | Noise = "capped",
         lambda1: float | Literal["auto"] = "auto",
@@ -168,8 +171,9 @@ class OnlineRobustPCA(OnlineDecomposition):
 
     Parameters
     ----------
-    n_components : int or None
-        Rank of the low-rank part, or a bound on it. None takes 10, or half the features if fewer than 20.
+    n_components : int, "auto" or None
+        Rank of the low-rank part, or a bound on it. "auto" chooses by entries that are held out of the first
+        samples. None takes 10, or half the features if fewer than 20.
     noise : {"capped", "l1", "l21", "squared", "none"} or Noise
         What is unusual in the data: single entries, whole samples, or nothing.
     lambda1 : float or "auto"
@@ -183,6 +187,8 @@ class OnlineRobustPCA(OnlineDecomposition):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The basis, one vector a row.
+    selection_ : dict
+        Ranks that were tried for "auto", and their errors.
     n_samples_seen_ : int
         Samples learnt from.
     lambda1_, lambda2_ : float
@@ -207,7 +213,7 @@ class OnlineRobustPCA(OnlineDecomposition):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | Literal["auto"] | None = None,
         *,
         noise: str | Noise = "capped",
         lambda1: float | Literal["auto"] = "auto",

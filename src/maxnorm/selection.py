@@ -75,7 +75,7 @@ def start_entries(Z: csr_array, d: int, biases: bool, rng: np.random.Generator) 
             known = known.from_batch(Z, known.rows(Z), np.ones(Z.shape[0]))
         lengths = np.diff(Z.indptr)
         values = Z.data - known.mean - known.columns[Z.indices] - np.repeat(known.rows(Z), lengths)
-    size = 2.0 * robust_scale(values) / np.sqrt(d)
+    size = 2.0 * (robust_scale(values) or robust_scale(Z.data) or 1.0) / np.sqrt(d)
     L = size * rng.standard_normal((p, d))
     return State(L=L, statistics=SufficientStatistics.zeros(p, d, per_feature=True), biases=known)
 

@@ -168,6 +168,8 @@ class Scales:
     def from_entries(cls, Z: csr_array, residual: Array) -> Scales:
         """Measure a batch of which only some entries are observed, and what the basis leaves of them."""
         n, size = float(Z.shape[0]), robust_scale(Z.data)
+        if not size:  # nothing but zeros, which have no size
+            return cls()
         left = n * math.log(max(robust_scale(residual), 1e-12 * size))
         seen = np.bincount(Z.indices, minlength=Z.shape[1]).astype(np.float64)
         return cls(n * math.log(size), left, np.zeros(len(seen)), seen, n, left, 0.0, n)
@@ -250,8 +252,8 @@ class Biases:
 
 def sum_rows(values: Array, indptr: NDArray[np.integer[Any]]) -> Array:
     """Sum of each row's values in a sparse matrix; zero for rows that have none."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    return sums[indptr[1:]] - sums[indptr[:-1]]
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return np.asarray(np.bincount(rows, values, len(indptr) - 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

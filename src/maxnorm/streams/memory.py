@@ -34,6 +34,7 @@ def array_stream(
 
 def sparse_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """Rows of a SciPy sparse matrix, which stay sparse: what is not stored is for the estimator to say."""
+    require_two_dimensions(x.shape, title)
     x = _by_rows((x.T if transpose else x).tocoo())
     return array_stream(
         x, title, batch_size=batch_size, columns=columns, transpose=False, in_background=False
@@ -131,7 +132,7 @@ def _rows_and_batches(items: Iterable[Any], title: str, most: int) -> Iterator[A
                 raise StreamError(
                     f"{title}: row {count} has {array.shape[-1]} entries where {width} are expected"
                 )
-            count += 1 if array.ndim == 1 else len(array)
+            count += 1 if array.ndim == 1 else array.shape[0]
             if array.ndim == 1:
                 rows.append(array)
             if rows and (array.ndim == 2 or len(rows) >= most):
@@ -147,7 +148,9 @@ def _rows_and_batches(items: Iterable[Any], title: str, most: int) -> Iterator[A
         yield np.stack(rows)
 
 
-def _row_or_batch(item: Any, title: str) -> Array:
+def _row_or_batch(item: Any, title: str) -> Any:
+    if sp.issparse(item):
+        return _by_rows(item.tocoo())
     if isinstance(item, np.ma.MaskedArray):
         item = np.where(np.ma.getmaskarray(item), np.nan, item.data)
     try:
