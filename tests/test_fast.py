@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from maxnorm import MaxNormDecomposition, OnlineRobustPCA, noise
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, noise
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.noise import CappedL1
+from maxnorm.observed import predicted
 
 
 def without_numba(monkeypatch):
@@ -41,3 +42,22 @@ def test_models_agree(monkeypatch, Estimator, p, missing):
     np.testing.assert_allclose(compiled.components_, plain.components_, atol=1e-5 * size)
     assert compiled.objective_ == pytest.approx(plain.objective_, rel=1e-5)
     np.testing.assert_allclose(parts.low_rank, plain.decompose(data.X[:50]).low_rank, atol=1e-3)
+
+
+def test_entries_agree(monkeypatch):
+    rng = np.random.default_rng(0)
+    R, L = rng.standard_normal((50, 4)), rng.standard_normal((30, 4))
+    rows, columns = rng.integers(50, size=500), rng.integers(30, size=500)
+    compiled = predicted(rows, columns, R, L)
+    without_numba(monkeypatch)
+    np.testing.assert_allclose(compiled, predicted(rows, columns, R, L), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(compiled, (R @ L.T)[rows, columns], rtol=1e-12, atol=1e-12)
+
+
+def test_completion_agrees(monkeypatch):
+    X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, dense_noise=0.05, missing=0.7, random_state=0).X
+    rows, columns = np.nonzero(np.isnan(X))
+    compiled = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)
+    without_numba(monkeypatch)
+    plain = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)
+    np.testing.assert_allclose(compiled, plain, atol=1e-3)

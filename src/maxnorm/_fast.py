@@ -1,6 +1,6 @@
-"""Hampel's function in one pass over memory, for those who have Numba (the extra ``fast``).
+"""Loops in one pass over memory, for those who have Numba (the extra ``fast``).
 
-These are the loops of :class:`maxnorm.noise.CappedL1`, which says what they compute.
+Those of :class:`maxnorm.noise.CappedL1`, which says what they compute, and of :mod:`maxnorm.observed`.
 """
 
 import numba
@@ -41,4 +41,16 @@ def loss(V: Array, thresholds: Array, leniency: Array) -> Array:
             beyond = min(max(size - c, zero), c)
             total += half * small * small + h * (min(size, c) - small + beyond - half * beyond * beyond / c)
         out[i] = total
+    return out
+
+
+@_compiled
+def entries(rows: Array, columns: Array, R: Array, L: Array) -> Array:
+    """Return entries of ``R L^T`` in the given places."""
+    out = np.empty(len(rows))
+    for k in range(len(rows)):
+        total = 0.0
+        for i in range(R.shape[1]):
+            total += R[rows[k], i] * L[columns[k], i]
+        out[k] = total
     return out

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from maxnorm import noise
 from maxnorm._linalg import RANK_TOLERANCE, ball_multipliers, products, row_norms, symmetric
 from maxnorm._typing import Array
 from maxnorm.norms import FactorNorm
@@ -101,6 +102,10 @@ def _coefficients(
 
 def predicted(rows: Index, columns: Index, R: Array, L: Array) -> Array:
     """Entries of ``R L^T`` in the given places, block by block."""
+    fast = noise.compiled()
+    if fast is not None:
+        found: Array = fast.entries(np.asarray(rows), np.asarray(columns), R, np.asarray(L, dtype=np.float64))
+        return found
     values = np.empty(len(rows))
     size = max(1, BLOCK // R.shape[1])
     for start in range(0, len(rows), size):
@@ -218,10 +223,18 @@ def best_radius(code: EntriesEncoding, price: float) -> float:
     w = code.sigma**2
     C = code.G * code.sigma
     low, high = GAUGE_RANGE
+
+    def excess(radius: float) -> float:
+        return float(ball_multipliers(C, w, radius).sum()) - price
+
+    above, below = excess(low), excess(high)
+    if above <= 0.0 or below >= 0.0:
+        return low if above <= 0.0 else high
     for _ in range(GAUGE_STEPS):
         middle = float(np.sqrt(low * high))
-        if ball_multipliers(C, w, middle).sum() > price:
-            low = middle
+        found = excess(middle)
+        if found > 0.0:
+            low, above = middle, found
         else:
-            high = middle
-    return float(np.sqrt(low * high))
+            high, below = middle, found
+    return low + (high - low) * above / (above - below)
