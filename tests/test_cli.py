@@ -376,16 +376,17 @@ def test_standard_input_goes_on_with_what_is_new(folder):
 
 def test_ctrl_c_while_standard_input_is_quiet(tmp_path):
     process = subprocess.Popen(
-        [*COMMAND, "fit", "-", "--rank", "2", "--model", "m.maxnorm"],
+        [*COMMAND, "fit", "-", "--rank", "2", "--model", "m.maxnorm", "--checkpoint-every", "1"],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    for _ in range(30):
+    end = time.monotonic() + 60
+    while not (tmp_path / "m.maxnorm").exists() and time.monotonic() < end:
         process.stdin.write("1,2,3\n")
         process.stdin.flush()
-        time.sleep(0.1)
+        time.sleep(0.05)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130

@@ -568,16 +568,22 @@ def test_callbacks_follow_the_stream():
 # -- reading ahead ------------------------------------------------------------------------------------
 
 
-def test_reading_ahead_overlaps():
-    def slow():
+def test_reading_stays_ahead_but_not_far():
+    read = []
+
+    def source():
         for i in range(10):
-            time.sleep(0.05)
+            read.append(i)
             yield np.full((1, 1), i)
 
-    begin = time.perf_counter()
-    for _ in read_ahead(slow()):
-        time.sleep(0.05)
-    assert time.perf_counter() - begin < 0.85  # one after the other takes a second
+    batches = read_ahead(source(), depth=2)
+    next(batches)
+    end = time.monotonic() + 30
+    while len(read) < 4 and time.monotonic() < end:  # one in use, two that wait, one in hand
+        time.sleep(0.001)
+    time.sleep(0.05)
+    assert len(read) == 4
+    assert [int(batch[0, 0]) for batch in batches] == list(range(1, 10))
 
 
 def test_reading_ahead_passes_errors_on_and_ends_its_thread():
