@@ -167,13 +167,12 @@ def mat_stream(
 ) -> Stream:
     """A variable of a MATLAB file. Those before v7.3 hold at most 2 GB each and can only be read whole."""
     import scipy.io
+    from scipy.io.matlab import matfile_version
 
     title = str(path)
-    try:
-        variables = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
-    except NotImplementedError:  # v7.3
+    if matfile_version(path)[0] == 2:  # v7.3 is HDF5
         return hdf5_stream(path, batch_size=batch_size, columns=columns, key=key, transpose=transpose)
-    name = the_one(key, variables, title)
+    name = the_one(key, {name: shape for name, shape, _ in scipy.io.whosmat(path)}, title)
     whole = scipy.io.loadmat(path, variable_names=[name])[name]
     if not hasattr(whole, "tocsr"):
         whole = numeric(whole, title)
