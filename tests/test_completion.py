@@ -16,7 +16,7 @@ from maxnorm._linalg import products, row_norms, symmetric
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
 from maxnorm.norms import MaxNorm, NuclearNorm, max_norm_basis
-from maxnorm.observed import best_radius, encode_entries, entries_of, step_entries
+from maxnorm.observed import best_radius, encode_entries, entries_of, pressure, step_entries
 from maxnorm.online import State, surrogate
 from maxnorm.statistics import Biases, SufficientStatistics
 
@@ -97,7 +97,7 @@ def test_the_best_radius_balances_loss_and_norm():
     Z, L = entries_of(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
     code = encode_entries(Z, L, MaxNorm(0.0))
     weight, tau = 0.5, row_norms(L).max()
-    found = best_radius(code, weight * tau**2)
+    found = best_radius(pressure(code, np.ones(40)), weight * tau**2)
 
     def objective(rho):
         return encode_entries(Z, rho * L, MaxNorm(0.0)).loss.sum() + 0.5 * weight * (rho * tau) ** 2
@@ -114,7 +114,7 @@ def test_steps_lower_the_objective():
     state = State(L=0.3 * RNG.standard_normal((30, 3)), statistics=zeros)
     values = []
     for _ in range(10):
-        state, _ = step_entries(state, Z, norm_of=lambda *_: MaxNorm(1.0), forgetting=60.0)
+        state = step_entries(state, Z, norm_of=lambda *_: MaxNorm(1.0), afresh=True)
         values.append(surrogate(state, MaxNorm(1.0)))
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     assert values[-1] < 0.5 * values[0]

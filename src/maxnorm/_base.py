@@ -9,6 +9,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self
 
@@ -40,8 +41,8 @@ from maxnorm._validation import (
 from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
 from maxnorm.norms import FactorNorm
-from maxnorm.online import Progress, State, split_missing, step, surrogate
-from maxnorm.statistics import Selection
+from maxnorm.online import Progress, State, measure, split_missing, surrogate, updated
+from maxnorm.statistics import Contribution, Selection
 from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.stream import stacked
 
@@ -50,6 +51,7 @@ TRIAL_EPOCHS = 2  # passes over a sample to try a rank
 BLOCK_ENTRIES = 2**21  # entries of X that transform and friends look at in one go
 
 RandomState = int | np.random.RandomState | None
+Measure = Callable[[Any, int], Contribution]
 Samples = Any  # array-like, data frame, sparse matrix, Dask collection or Stream
 
 
@@ -288,7 +290,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
                 if not state.time and self.batch_size == "auto":
                     size = self._first_batch(state, Z[:size], size)
                 batch, Z = Z[:size], Z[size:]
-                state = self._settled(*self._step(state, batch))
+                state = self._step(state, batch)
         return state, Z
 
     def _first_batch(self, state: State, Z: Array, size: int) -> int:
@@ -317,37 +319,53 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         fallback = Selection(rank, None, ())
         return replace(self._with_rank(Z, rank, seed_of(state)), selection=chosen or fallback)
 
-    def _step(self, state: State, Z: Array) -> tuple[State, Encoding]:
-        Z, observed = split_missing(Z)
+    def _step(self, state: State, Z: Array) -> State:
+        """Return the state after one batch."""
         known = state
         if not state.scales.weight:  # nothing but zeros so far
-            middle = auto.standing_median(Z, observed)
-            known = replace(state, scales=auto.first_look(Z, observed, middle))
+            rows, observed = split_missing(Z)
+            middle = auto.standing_median(rows, observed)
+            known = replace(state, scales=auto.first_look(rows, observed, middle))
             size = self._basis_size(known)
             started = state.selection is not None and state.selection.weight is not None
             if isinstance(self.init, str) and size > 0.0 and not started:
                 first = auto.first_basis(state.L, middle)
                 state = replace(state, L=first * state.L.dtype.type(size))
+        added = self._measure(state.L, known)(Z, state.time)
+        return self._updated(state, added, known)
+
+    def _measure(self, L: Array, known: State) -> Measure:
+        """Return what turns a batch and the time at which it begins into its contribution.
+
+        It has no more of the model than it needs, as it may be sent to other machines; settings follow from
+        what is ``known``.
+        """
         scales, noise = known.scales, self._noise(known)
-        return step(
-            state,
-            Z,
-            observed,
+        return partial(
+            measured,
+            L,
             norm=self._norm(known),
             noise=noise,
-            forgetting=auto.forgetting(scales, noise)
-            if self.forgetting == "auto"
-            else float(self.forgetting),
+            forgetting=self._forgetting(known),
             half_life=self.half_life,
             tol=self.tol,
             loose=auto.LOOSE if self.max_iter == "auto" else 0.0,
             max_iter=auto.fit_sweeps(scales, noise) if self.max_iter == "auto" else int(self.max_iter),
             missing_lambda2=self._missing_lambda2,
+            per_feature=known.statistics.grams is not None,
         )
 
-    def _settled(self, state: State, code: Encoding) -> State:
-        """Return the state after a step, put in order for the next."""
-        return auto.revived(state, code.rank)
+    def _forgetting(self, known: State) -> float:
+        if self.forgetting == "auto":
+            return auto.forgetting(known.scales, self._noise(known))
+        return float(self.forgetting)
+
+    def _updated(self, state: State, added: Contribution, known: State) -> State:
+        """Return the state after a contribution, put in order for the next."""
+        return self._settled(updated(state, added, self._norm(known)), added)
+
+    def _settled(self, state: State, added: Contribution) -> State:
+        return auto.revived(state, added.rank)
 
     # -- settings -----------------------------------------------------------------------------------
 
@@ -657,6 +675,11 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
         for _, _, code in self._encode(X):
             blocks.append(code.R)  # not a comprehension: its frame would take the blame in warnings
         return np.concatenate(blocks)
+
+
+def measured(L: Array, Z: Array, since: int, **settings: Any) -> Contribution:
+    """Return what there is to learn from rows with NaN that begin at some time."""
+    return measure(L, *split_missing(Z), since=since, **settings)[0]
 
 
 def as_stream(X: Any, callback: object = None) -> Stream | None:

@@ -14,10 +14,9 @@ import numpy as np
 
 from maxnorm._linalg import robust_scale, thin_svd
 from maxnorm._typing import Array, Mask
-from maxnorm.encoding import Encoding
 from maxnorm.noise import CappedL1, Noise, is_adaptive, is_row_noise
 from maxnorm.online import State
-from maxnorm.statistics import Scales
+from maxnorm.statistics import Contribution, Scales
 
 MAX_SWEEPS = 1000  # for transform and friends, which solve to the tolerance
 LOOSE = 0.01  # a step this small against what is left unexplained makes no difference to the basis
@@ -256,7 +255,7 @@ def _median(Z: Array, observed: Mask | None) -> Array:
     return np.where(seen > 0, np.take_along_axis(ordered, either, axis=0).mean(axis=0), 0.0)
 
 
-def regauged(state: State, code: Encoding) -> State:
+def regauged(state: State, added: Contribution) -> State:
     """Move the basis towards a size in which most coefficients lie well within the unit ball.
 
     The size of L and that of r are one degree of freedom. At the optimum the longest r has norm one
@@ -264,9 +263,9 @@ def regauged(state: State, code: Encoding) -> State:
     with what the noise lets through. Nine tenths of the samples get norms up to a half. The move is
     slow as long as the basis is poor, where a small ball keeps noise from being fitted.
     """
-    demand = float(np.quantile(code.demand, 0.9)) if code.demand.size else 0.0
-    if not demand:
+    if not added.demanding:
         return state
+    demand = math.exp(added.demand / added.demanding)
     c = min(max(2.0 * demand, 0.5), 2.0) ** clean_share(state.scales) ** 2
     return replace(state, L=state.L * state.L.dtype.type(c), statistics=state.statistics.regauged(c))
 

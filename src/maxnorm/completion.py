@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import auto, selection
-from maxnorm._base import BLOCK_ENTRIES, RandomState, Samples, n_rows, seed_of
+from maxnorm._base import BLOCK_ENTRIES, Measure, RandomState, Samples, n_rows, seed_of
 from maxnorm._linalg import row_norms
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import invalid, is_number
@@ -24,9 +25,17 @@ from maxnorm.encoding import Encoding
 from maxnorm.estimators import MaxNormRules
 from maxnorm.noise import L1, Noise
 from maxnorm.norms import MaxNorm
-from maxnorm.observed import EntriesEncoding, encode_entries, entries_of, predicted, prior_of, step_entries
+from maxnorm.observed import (
+    EntriesEncoding,
+    encode_entries,
+    entries_of,
+    measure_entries,
+    predicted,
+    prior_of,
+    updated_entries,
+)
 from maxnorm.online import State
-from maxnorm.statistics import Selection, SufficientStatistics
+from maxnorm.statistics import Contribution, Selection, SufficientStatistics
 
 MOSTLY_OBSERVED = 0.8  # share of the entries from which one Gram matrix serves all features
 BATCH_NUMBERS = 2**18  # of coefficients in a batch: memory stays flat
@@ -368,28 +377,38 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         parts = auto.BATCH_PARTS[0]
         return max(size, p // BATCH_PER_FEATURE, min(state.time // parts, BATCH_NUMBERS // state.L.shape[1]))
 
-    def _step(self, state: State, Z: Any) -> tuple[State, Any]:
+    def _step(self, state: State, Z: Any) -> State:
         if not state.time and self._is_by_feature(Z):
             state = replace(state, statistics=SufficientStatistics.zeros(*state.L.shape, per_feature=True))
-        by_feature = state.statistics.grams is not None
-        if not (by_feature and self._trusts_entries):
+        if not self._is_by_entries(state):
             return super()._step(state, _dense(Z) if isinstance(Z, sp.csr_array) else Z)
         entries = Z if isinstance(Z, sp.csr_array) else entries_of(Z)
         if not state.scales.weight and entries.nnz:
             state = self._begun(state, entries)
-        forgetting = (
-            auto.forgetting(state.scales, self._noise(state))
-            if self.forgetting == "auto"
-            else self.forgetting
-        )
-        return step_entries(
-            state,
-            entries,
-            norm_of=lambda statistics, L: self._norm_for(state, statistics, L),
-            forgetting=float(forgetting),
+        return self._updated(state, self._measure(state.L, state)(entries, state.time), state)
+
+    def _is_by_entries(self, state: State) -> bool:
+        """Whether batches are sparse, and every feature has statistics of its own."""
+        return state.statistics.grams is not None and self._trusts_entries
+
+    def _measure(self, L: Array, known: State) -> Measure:
+        if not self._is_by_entries(known):
+            return partial(_measured_rows, super()._measure(L, known))
+        return partial(
+            _measured_entries,
+            L,
+            norm=self._norm_for(known, known.statistics, L),
+            biases=known.biases,
+            forgetting=self._forgetting(known),
             half_life=self.half_life,
-            regauge=self._weight(state) < selection.STRONG,
+            regauge=self._weight(known) < selection.STRONG,
         )
+
+    def _updated(self, state: State, added: Contribution, known: State) -> State:
+        if not self._is_by_entries(known):
+            return super()._updated(state, added, known)
+        new = updated_entries(state, added, lambda statistics, L: self._norm_for(known, statistics, L))
+        return auto.revived(new, added.rank)
 
     def _begun(self, state: State, Z: sp.csr_array) -> State:
         """Return the state before the first entry: a basis of the size of the data, biases if asked for."""
@@ -422,11 +441,6 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
     def _norm(self, state: State) -> MaxNorm:
         return self._norm_for(state, state.statistics, state.L.astype(np.float64, copy=False))
-
-    def _settled(self, state: State, code: Any) -> State:
-        if isinstance(code, EntriesEncoding):
-            return auto.revived(state, code.rank)
-        return super()._settled(state, code)
 
     # -- settings -----------------------------------------------------------------------------------
 
@@ -463,6 +477,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
             fine = np.ndim(bounds) == 1 and len(bounds) == 2 and all(isinstance(x, Real) for x in bounds)
             if not (fine and bounds[0] < bounds[1]):
                 raise invalid(name, "value_range", bounds, "a pair (low, high) with low < high", None)
+
+
+def _measured_rows(measure: Measure, Z: Any, since: int) -> Contribution:
+    return measure(_dense(Z) if isinstance(Z, sp.csr_array) else Z, since)
+
+
+def _measured_entries(L: Array, Z: Any, since: int, **settings: Any) -> Contribution:
+    return measure_entries(L, Z if isinstance(Z, sp.csr_array) else entries_of(Z), since=since, **settings)
 
 
 def _dense(Z: sp.csr_array) -> Array:

@@ -15,10 +15,10 @@ from maxnorm._base import (
     RandomState,
 )
 from maxnorm._validation import invalid
-from maxnorm.encoding import Encoding
 from maxnorm.noise import Noise
 from maxnorm.norms import MaxNorm, NuclearNorm
 from maxnorm.online import State
+from maxnorm.statistics import Contribution
 
 __all__ = ["Decomposition", "MaxNormDecomposition", "OnlineRobustPCA"]
 
@@ -35,8 +35,8 @@ class MaxNormRules(OnlineFactorisation):
     def _basis_size(self, state: State) -> float:
         return auto.unit(state)
 
-    def _settled(self, state: State, code: Encoding) -> State:
-        return auto.revived(auto.regauged(state, code), code.rank) if self.basis == "exact" else state
+    def _settled(self, state: State, added: Contribution) -> State:
+        return auto.revived(auto.regauged(state, added), added.rank) if self.basis == "exact" else state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -19,14 +19,20 @@ from maxnorm import noise
 from maxnorm._linalg import RANK_TOLERANCE, ball_multipliers, products, row_norms, symmetric
 from maxnorm._typing import Array
 from maxnorm.norms import FactorNorm
-from maxnorm.online import State, decay
-from maxnorm.statistics import PAST, RECENT, Biases, Scales, SufficientStatistics, sum_rows
+from maxnorm.online import State, accumulated, decay
+from maxnorm.statistics import (
+    PAST,
+    RECENT,
+    Biases,
+    Contribution,
+    Fades,
+    Scales,
+    SufficientStatistics,
+    sum_rows,
+)
 
 BLOCK = 2**21  # numbers in the Gram matrices of the rows that are solved for at a time
-GAUGE_STEPS, GAUGE_RANGE = (
-    6,
-    (0.98, 2.0),
-)  # the ball may grow fast and shrinks slowly: other batches may need it
+RADII = np.geomspace(0.98, 2.0, 9)  # the ball may grow fast and shrinks slowly: other batches may need it
 ONE = np.ones(1)
 Index = NDArray[np.integer[Any]]
 
@@ -159,60 +165,99 @@ def step_entries(
     Z: csr_array,
     *,
     norm_of: Callable[[SufficientStatistics, Array], FactorNorm],
-    forgetting: float = 0.0,
-    half_life: float | None = None,
     regauge: bool = True,
     afresh: bool = False,
-) -> tuple[State, EntriesEncoding]:
+) -> State:
     """Learn from one sparse batch: lines 3-5 of Algorithm 1; ``afresh`` forgets all samples before.
 
     ``norm_of`` gives the norm, which may depend on statistics and basis. With ``regauge`` the size of the
     basis is settled at once (:func:`best_radius`).
     """
-    counted = replace(state, n_samples=state.n_samples + Z.shape[0], n_steps=state.n_steps + 1)
+    norm = norm_of(state.statistics, state.L)
+    added = measure_entries(
+        state.L, Z, norm=norm, since=state.time, biases=state.biases, regauge=regauge, afresh=afresh
+    )
+    return updated_entries(state, added, norm_of)
+
+
+def measure_entries(
+    L: Array,
+    Z: csr_array,
+    *,
+    norm: FactorNorm,
+    since: int = 0,
+    biases: Biases | None = None,
+    forgetting: float = 0.0,
+    half_life: float | None = None,
+    regauge: bool = True,
+    afresh: bool = False,
+) -> Contribution:
+    """Encode a sparse batch in the basis L, and return what there is to learn from it.
+
+    Targets are what is left after biases that know of this batch.
+    """
+    n_samples = Z.shape[0]
     full = np.diff(Z.indptr) > 0
     if not full.all():
         Z = Z[full]
-    code = encode_entries(Z, state.L, norm_of(state.statistics, state.L), state.biases)
+    code = encode_entries(Z, L, norm, biases)
     if not Z.shape[0]:
-        return counted, code
-    now = state.time + Z.shape[0]
+        nothing = SufficientStatistics.zeros(*L.shape, per_feature=True)
+        new = None if biases is None else Biases.zeros(len(L))
+        return Contribution(n_samples, 0, nothing, Scales(), Fades(), code.rank, new)
+    now = since + Z.shape[0]
 
     def age(forgetting: float) -> tuple[Array, float]:
         if afresh:
             return np.ones(Z.shape[0]), 0.0
-        weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
-        return weights, float(decay(state.time, now, forgetting, half_life))
+        weights = decay(np.arange(since + 1, now + 1), now, forgetting, half_life)
+        return weights, float(decay(since, now, forgetting, half_life))
 
     weights, fade = age(forgetting)
-    biases = state.biases
-    targets = Z
+    slow, kept = age(min(forgetting, 1.0))  # biases do not depend on the basis, which is what gets stale
+    found, targets = None, Z
     if biases is not None:
-        slow, kept = age(min(forgetting, 1.0))  # they do not depend on the basis, which is what gets stale
-        biases = biases.scaled(kept) + biases.from_batch(Z, code.rows, slow)
-        known = biases.mean + biases.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
+        found = biases.from_batch(Z, code.rows, slow)
+        new = biases.scaled(kept) + found
+        known = new.mean + new.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
         targets = csr_array((Z.data - known, Z.indices, Z.indptr), shape=Z.shape)
-    statistics = state.statistics.scaled(fade) + SufficientStatistics.from_entries(targets, code.R, weights)
-    ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
-    scales = state.scales.scaled(*ages) + Scales.from_entries(targets, code.residual)
-    norm = norm_of(statistics, state.L)
-    L = norm.update_basis(state.L, statistics)
-    share = float(Z.nnz) / statistics.entries
-    c = best_radius(code, share * norm.lambda1 * float(row_norms(L).max()) ** 2) if regauge else 1.0
-    return (
-        replace(
-            counted,
-            L=(c * L).astype(L.dtype, copy=False),
-            statistics=statistics.regauged(c),
-            scales=scales,
-            biases=biases,
-            time=now,
-        ),
-        code,
+    past, recent = (float(decay(since, now, power, half_life)) for power in (PAST, RECENT))
+    return Contribution(
+        n_samples,
+        Z.shape[0],
+        SufficientStatistics.from_entries(targets, code.R, weights),
+        Scales.from_entries(targets, code.residual),
+        Fades(fade, past, recent, kept),
+        code.rank,
+        found,
+        pressure=pressure(code, weights) if regauge else 0.0,
     )
 
 
-def best_radius(code: EntriesEncoding, price: float) -> float:
+def updated_entries(
+    state: State, added: Contribution, norm_of: Callable[[SufficientStatistics, Array], FactorNorm]
+) -> State:
+    """Return the state with a contribution added, the best basis after it, and its size settled."""
+    new = accumulated(state, added)
+    if not added.n_full:
+        return new
+    norm = norm_of(new.statistics, state.L)
+    L = norm.update_basis(state.L, new.statistics)
+    c = 1.0
+    if isinstance(added.pressure, np.ndarray):
+        price = norm.lambda1 * float(row_norms(L).max()) ** 2
+        c = best_radius(added.pressure, added.statistics.entries / new.statistics.entries * price)
+    return replace(new, L=(c * L).astype(L.dtype, copy=False), statistics=new.statistics.regauged(c))
+
+
+def pressure(code: EntriesEncoding, weights: Array) -> Array:
+    """Return the weighted sums of the multipliers of a batch, for balls of the radii in ``RADII``."""
+    w = code.sigma**2
+    C = code.G * code.sigma
+    return np.array([weights @ ball_multipliers(C, w, radius) for radius in RADII])
+
+
+def best_radius(pressure: Array, price: float) -> float:
     """Return the radius of the ball that is best for a batch, but at most twice and hardly less than before.
 
     The size of L and that of r are one degree of freedom, which the alternation between them is slow to
@@ -220,21 +265,4 @@ def best_radius(code: EntriesEncoding, price: float) -> float:
     ``rho tau``. The derivative of the loss by rho is minus the sum of the multipliers, and that of the norm
     ``lambda1 tau^2``, the ``price``; where they meet is best.
     """
-    w = code.sigma**2
-    C = code.G * code.sigma
-    low, high = GAUGE_RANGE
-
-    def excess(radius: float) -> float:
-        return float(ball_multipliers(C, w, radius).sum()) - price
-
-    above, below = excess(low), excess(high)
-    if above <= 0.0 or below >= 0.0:
-        return low if above <= 0.0 else high
-    for _ in range(GAUGE_STEPS):
-        middle = float(np.sqrt(low * high))
-        found = excess(middle)
-        if found > 0.0:
-            low, above = middle, found
-        else:
-            high, below = middle, found
-    return low + (high - low) * above / (above - below)
+    return float(np.interp(-price, -pressure, RADII))

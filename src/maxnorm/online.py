@@ -5,6 +5,7 @@ Rows are samples throughout; the paper has them as columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +17,16 @@ from maxnorm._typing import Array, Mask
 from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import Noise, is_doubting
 from maxnorm.norms import FactorNorm
-from maxnorm.statistics import PAST, RECENT, Biases, Scales, Selection, SufficientStatistics
+from maxnorm.statistics import (
+    PAST,
+    RECENT,
+    Biases,
+    Contribution,
+    Fades,
+    Scales,
+    Selection,
+    SufficientStatistics,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,31 +74,45 @@ def run(
 
 
 def step(
-    state: State,
+    state: State, Z: Array, observed: Mask | None = None, *, norm: FactorNorm, **settings: Any
+) -> tuple[State, Encoding]:
+    """Learn from one batch: lines 3-5 of Algorithm 1. ``settings`` are those of :func:`measure`."""
+    per_feature = state.statistics.grams is not None
+    added, code = measure(
+        state.L, Z, observed, norm=norm, since=state.time, per_feature=per_feature, **settings
+    )
+    return updated(state, added, norm), code
+
+
+def measure(
+    L: Array,
     Z: Array,
     observed: Mask | None = None,
     *,
     norm: FactorNorm,
     noise: Noise,
+    since: int = 0,
     forgetting: float = 0.0,
     half_life: float | None = None,
     tol: float = 1e-6,
     loose: float = 0.0,
     max_iter: int = 1000,
     missing_lambda2: float = 0.0,
-) -> tuple[State, Encoding]:
-    """Learn from one batch: lines 3-5 of Algorithm 1.
+    per_feature: bool = False,
+) -> tuple[Contribution, Encoding]:
+    """Encode a batch that begins at time ``since`` in the basis L, and return what there is to learn from it.
 
     A sample seen at time t weighs ``t ** forgetting``, and half as much every ``half_life`` samples later.
-    Samples in which nothing is observed, or everything is zero, change nothing.
+    Samples in which nothing is observed, or everything is zero, change nothing. Batches may be measured in
+    different places: their contributions add up.
     """
-    counted = replace(state, n_samples=state.n_samples + len(Z), n_steps=state.n_steps + 1)
+    n_samples = len(Z)
     full = np.any(Z, axis=1) if observed is None else np.any(Z * observed, axis=1)
     if not full.all():
         Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(
         Z,
-        state.L,
+        L,
         observed,
         norm=norm,
         noise=noise,
@@ -98,27 +122,58 @@ def step(
         missing_lambda2=missing_lambda2,
     )
     if not len(Z):
-        return counted, code
+        nothing = SufficientStatistics.zeros(*L.shape, per_feature=per_feature)
+        return Contribution(n_samples, 0, nothing, Scales(), Fades(), code.rank), code
 
-    now = state.time + len(Z)
-    weights = decay(np.arange(state.time + 1, now + 1), now, forgetting, half_life)
+    now = since + len(Z)
+    weights = decay(np.arange(since + 1, now + 1), now, forgetting, half_life)
     left = code.residual + code.E
     if is_doubting(noise):
         weights = weights * noise.belief(left)
-    statistics = state.statistics.scaled(float(decay(state.time, now, forgetting, half_life)))
-    if statistics.grams is not None:
+    if per_feature:
         there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
-        statistics += SufficientStatistics.from_batch(
+        statistics = SufficientStatistics.from_batch(
             (Z - code.E) * there, code.R, code.penalty, weights, there
         )
     else:
-        targets = Z - code.E if observed is None else code.R @ state.L.T + code.residual
-        statistics += SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+        targets = Z - code.E if observed is None else code.R @ L.T + code.residual
+        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+    scales = Scales.from_batch(Z, code.E, left, observed)
+    fades = Fades(*(float(decay(since, now, power, half_life)) for power in (forgetting, PAST, RECENT)))
+    demand = float(np.quantile(code.demand, 0.9))
+    return Contribution(
+        n_samples,
+        len(Z),
+        statistics,
+        scales,
+        fades,
+        code.rank,
+        demand=len(Z) * math.log(demand) if demand else 0.0,
+        demanding=float(len(Z)) if demand else 0.0,
+    ), code
 
-    ages = (float(decay(state.time, now, power, half_life)) for power in (PAST, RECENT))
-    scales = state.scales.scaled(*ages) + Scales.from_batch(Z, code.E, left, observed)
-    L = norm.update_basis(state.L, statistics)
-    return replace(counted, L=L, statistics=statistics, scales=scales, time=now), code
+
+def accumulated(state: State, added: Contribution) -> State:
+    """Return the state with a contribution added to its sums; the basis is still the old one."""
+    counted = replace(state, n_samples=state.n_samples + added.n_samples, n_steps=state.n_steps + 1)
+    if not added.n_full:
+        return counted
+    fades, biases = added.fades, state.biases
+    if biases is not None and added.biases is not None:
+        biases = biases.scaled(fades.biases) + added.biases
+    return replace(
+        counted,
+        statistics=state.statistics.scaled(fades.statistics) + added.statistics,
+        scales=state.scales.scaled(fades.past, fades.recent) + added.scales,
+        time=state.time + added.n_full,
+        biases=biases,
+    )
+
+
+def updated(state: State, added: Contribution, norm: FactorNorm) -> State:
+    """Return the state with a contribution added, and the basis that minimises the surrogate after it."""
+    new = accumulated(state, added)
+    return replace(new, L=norm.update_basis(state.L, new.statistics)) if added.n_full else new
 
 
 def decay(then: ArrayLike, now: int, forgetting: float, half_life: float | None) -> Array:

@@ -128,7 +128,7 @@ def _tried(
     tried: list[tuple[int, float | None, float, float]],
 ) -> Trial:
     for _ in range(passes):
-        state, _ = step_entries(
+        state = step_entries(
             state,
             sample.learnt,
             norm_of=lambda seen, L: weighted_norm(seen, L, weight, prior),

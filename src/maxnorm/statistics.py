@@ -1,4 +1,4 @@
-"""What the learner remembers of the samples it has seen: two mergeable values."""
+"""What the learner remembers of the samples it has seen, in values that can be added up."""
 
 from __future__ import annotations
 
@@ -254,6 +254,55 @@ def sum_rows(values: Array, indptr: NDArray[np.integer[Any]]) -> Array:
     """Sum of each row's values in a sparse matrix; zero for rows that have none."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     return np.asarray(np.bincount(rows, values, len(indptr) - 1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Fades:
+    """What remains of the weight of older samples after newer ones: in sums, figures and biases."""
+
+    statistics: float = 1.0
+    past: float = 1.0
+    recent: float = 1.0
+    biases: float = 1.0
+
+    def __mul__(self, other: Fades) -> Fades:
+        return Fades(*(getattr(self, f.name) * getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """What a batch adds to all that was learnt before, seen in a basis that does not change meanwhile.
+
+    ``a + b`` is the contribution of a followed by b: a monoid in which order counts, as b makes a older.
+    """
+
+    n_samples: int
+    n_full: int  # samples that have anything in them
+    statistics: SufficientStatistics
+    scales: Scales
+    fades: Fades  # what remains of everything before
+    rank: int  # directions that the basis has
+    biases: Biases | None = None
+    demand: float = 0.0  # n times the log of the norm that nine tenths of the coefficients need at most
+    demanding: float = 0.0  # that n
+    pressure: Array | float = 0.0  # how strongly coefficients press against balls of certain radii
+
+    def __add__(self, later: Contribution) -> Contribution:
+        fades, biases = later.fades, None
+        if self.biases is not None and later.biases is not None:
+            biases = self.biases.scaled(fades.biases) + later.biases
+        return Contribution(
+            self.n_samples + later.n_samples,
+            self.n_full + later.n_full,
+            self.statistics.scaled(fades.statistics) + later.statistics,
+            self.scales.scaled(fades.past, fades.recent) + later.scales,
+            self.fades * fades,
+            max(self.rank, later.rank),
+            biases,
+            self.demand + later.demand,
+            self.demanding + later.demanding,
+            fades.statistics * self.pressure + later.pressure,
+        )
 
 
 @dataclass(frozen=True, eq=False)
