@@ -26,18 +26,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm import auto, persistence, selection
+from maxnorm import _rounds, auto, persistence, selection
 from maxnorm._threads import limited_blas
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import (
     all_or_nothing,
+    in_precision,
     invalid,
     is_alternative,
     is_number,
     validated,
     validated_batch,
-    within_range,
 )
+from maxnorm.distributed import Blocks, Output
 from maxnorm.encoding import Encoding, encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared
 from maxnorm.norms import FactorNorm
@@ -123,9 +124,9 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         -------
         self
         """
-        stream = as_stream(X, callback)
-        if stream is not None:
-            self._fit_stream(stream, callback)
+        source = as_source(X, callback)
+        if source is not None:
+            self._fit_source(source, callback)
         else:
             with all_or_nothing(self):
                 self.__dict__.pop("_progress", None)
@@ -168,9 +169,9 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         -------
         self
         """
-        stream = as_stream(X, callback)
-        if stream is not None:
-            self._take_stream(stream, callback)
+        source = as_source(X, callback)
+        if source is not None:
+            self._take_source(source, callback)
         else:
             with all_or_nothing(self):
                 self._check_parameters()
@@ -188,25 +189,32 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         self._progress = Progress(self.state_)
         return self
 
-    def _fit_stream(self, stream: Stream, callback: Callable[[Self], object] | None) -> None:
-        if self.n_epochs > 1 and not stream.repeatable:
+    def _fit_source(self, source: Stream | Blocks, callback: Callable[[Self], object] | None) -> None:
+        if self.n_epochs > 1 and isinstance(source, Stream) and not source.repeatable:
             raise StreamError(
-                f"{stream.title}: can be read once only, but n_epochs={self.n_epochs}; give a file, or a "
+                f"{source.title}: can be read once only, but n_epochs={self.n_epochs}; give a file, or a "
                 "function that returns an iterator"
             )
         before = dict(self.__dict__)
         self.__dict__.pop("_progress", None)
         try:
             for _ in range(self.n_epochs):
-                self._take_stream(stream, callback)
+                self._take_source(source, callback)
                 self.flush()
         except BaseException:
             if not self.__sklearn_is_fitted__():  # not a sample was learnt from
                 self.__dict__.update(before)
             raise
 
+    def _take_source(self, source: Stream | Blocks, callback: Callable[[Self], object] | None) -> None:
+        """Learn batch by batch or round by round; whatever happens, finished ones are learnt from."""
+        self._check_parameters()
+        if isinstance(source, Blocks):
+            _rounds.learn(self, source, callback)
+        else:
+            self._take_stream(source, callback)
+
     def _take_stream(self, stream: Stream, callback: Callable[[Self], object] | None) -> None:
-        """Learn from a stream batch by batch; whatever happens, finished batches are learnt from."""
         row = stream.first
         for batch in stream.ahead():
             with all_or_nothing(self):
@@ -226,9 +234,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         """Learn from validated rows, which begin at some row of theirs, or let them wait for a full batch."""
         before = self._progress if self.__sklearn_is_fitted__() else Progress(self._start(Z))
         state = before.state
-        if Z.dtype != state.L.dtype and not sp.issparse(Z):
-            with np.errstate(over="ignore"):
-                Z = within_range(Z.astype(state.L.dtype), row)
+        Z = in_precision(Z, state.L.dtype, row)
         known = before.batch if self.batch_size == "auto" else 0
         batch = known or self._batch_size(state)
         if sum(map(n_rows, before.waiting)) + n_rows(Z) >= batch:
@@ -456,6 +462,12 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         Decomposition
             Named tuple ``low_rank, noise, residual, coefficients, converged``.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            dense, d = Output(None, self.n_features_in_), Output(None, self.n_components_)
+            return Decomposition(
+                *self._lazily(X, "decompose", dense, dense, dense, d, Output(np.bool_, is_matrix=False))
+            )
         parts = []
         for Z, observed, code in self._encode(X):
             residual = code.residual if observed is None else np.where(observed, code.residual, 0)
@@ -484,6 +496,9 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         -------
         ndarray of shape (n_samples,)
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            return self._lazily(X, "score_samples", Output(np.float64, is_matrix=False))[0]
         blocks = []
         for _, _, code in self._encode(X):
             blocks.append(-code.loss)  # not a comprehension: its frame would take the blame in warnings
@@ -504,6 +519,11 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         float
         """
         return float(np.mean(self.score_samples(X)))
+
+    def _lazily(self, X: Samples, method: str, *outputs: Output) -> list[Any]:
+        """Return what a method says of a Dask collection, yet to be computed."""
+        self._check_parameters()
+        return _rounds.lazily(self, X, method, *outputs)
 
     def _encode(self, X: Samples) -> Iterator[tuple[Array, Mask | None, Encoding]]:
         """Encode X block by block, so that work space does not grow with the number of samples."""
@@ -671,6 +691,9 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
         -------
         ndarray of shape (n_samples, n_components)
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            return self._lazily(X, "transform", Output(None, self.n_components_))[0]
         blocks = []
         for _, _, code in self._encode(X):
             blocks.append(code.R)  # not a comprehension: its frame would take the blame in warnings
@@ -682,12 +705,22 @@ def measured(L: Array, Z: Array, since: int, **settings: Any) -> Contribution:
     return measure(L, *split_missing(Z), since=since, **settings)[0]
 
 
+def as_source(X: Any, callback: object = None) -> Stream | Blocks | None:
+    """Return X as what is learnt from piece by piece; None if it is an ordinary array."""
+    return Blocks.of(X) if is_dask(X) else as_stream(X, callback)
+
+
 def as_stream(X: Any, callback: object = None) -> Stream | None:
     """Return X as a stream if it is one, or is read like one; None if it is an ordinary array."""
     if isinstance(X, Stream):
         return X
-    lazy = sp.issparse(X) or hasattr(X, "dask")
+    lazy = sp.issparse(X) or is_dask(X)
     return open_stream(X) if lazy or callback is not None else None
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame."""
+    return hasattr(X, "dask")
 
 
 def n_rows(Z: Any) -> int:

@@ -13,9 +13,8 @@ _compiled = numba.njit(cache=True, fastmath=True, nogil=True, error_model="numpy
 
 
 @_compiled
-def pull(V: Array, thresholds: Array, leniency: Array) -> Array:
-    """Return what each row of V asks of the basis."""
-    out = np.empty_like(V)
+def pull(V: Array, thresholds: Array, leniency: Array, out: Array) -> None:
+    """Find what each row of V asks of the basis."""
     one, two, zero = V.dtype.type(1), V.dtype.type(2), V.dtype.type(0)
     for i in range(V.shape[0]):
         huber, reject = thresholds[i, 0], thresholds[i, 1]
@@ -23,7 +22,6 @@ def pull(V: Array, thresholds: Array, leniency: Array) -> Array:
             h = huber * leniency[j]
             fading = min(max(two - abs(V[i, j]) / (reject * leniency[j]), zero), one)
             out[i, j] = min(max(V[i, j], -h), h) * fading
-    return out
 
 
 @_compiled

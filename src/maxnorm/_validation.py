@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,22 +61,37 @@ def validated_batch(
         if stream.names is not None:
             estimator.feature_names_in_ = np.array(stream.names, dtype=object)
         return batch
-    known = getattr(estimator, "feature_names_in_", None)
-    if known is not None and stream.names is not None and list(known) != list(stream.names):
-        pair = next(((a, b) for a, b in zip(known, stream.names, strict=False) if a != b), None)
-        first = "" if pair is None else f", first {pair[1]!r} in place of {pair[0]!r}"
-        raise ValueError(
-            f"{stream.title}: its features are not those that {type(estimator).__name__} has learnt{first}"
-        )
-    if batch.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"{stream.title}: has {batch.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
+    check_features(estimator, stream.names, batch.shape[1], stream.title)
     if isinstance(batch, sp.csr_array):
         return batch
     Z = check_array(batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X")
     return within_range(Z, row)
+
+
+def check_features(
+    estimator: BaseEstimator, names: Sequence[str] | None, n_features: int, title: str
+) -> None:
+    """Say in what way features are not those that the estimator has learnt, if they are not."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is not None and names is not None and list(known) != list(names):
+        pair = next(((a, b) for a, b in zip(known, names, strict=False) if a != b), None)
+        first = "" if pair is None else f", first {pair[1]!r} in place of {pair[0]!r}"
+        raise ValueError(
+            f"{title}: its features are not those that {type(estimator).__name__} has learnt{first}"
+        )
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"{title}: has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+
+
+def in_precision(Z: Any, dtype: np.dtype[Any], row: int) -> Any:
+    """Return rows that begin at some row in the precision of the model; sparse ones keep theirs."""
+    if Z.dtype == dtype or sp.issparse(Z):
+        return Z
+    with np.errstate(over="ignore"):
+        return within_range(Z.astype(dtype), row)
 
 
 def _entries(batch: Any, first_row: int) -> sp.csr_array:

@@ -28,6 +28,7 @@ HALF_LIFE_PARTS, BATCH_ENTRIES = (
     20,
     2**17,
 )  # and no more than this fraction of the half-life, and this many entries
+ROUND_PART, ROUNDS_IN_HALF_LIFE = 0.5, 10  # a round is at most this part of the samples seen
 LARGEST = 2.5  # a sample whose residual has a bulk of this many ordinary entries is not believed
 LOST, FRESH = 1e-5, 1e-2  # sizes of a lost direction and of its new start, relative to the strongest
 FIRST_BATCH = (
@@ -195,6 +196,15 @@ def batch_size(state: State, half_life: float | None) -> int:
     parts = done + left**2 * (stuck - done + (improving - stuck) * falling(state.scales))
     grown = min(state.time / parts, (half_life or math.inf) / HALF_LIFE_PARTS, max(BATCH_ENTRIES / p, 25))
     return max(least_batch(d), 0 if state.time else FIRST_BATCH, int(grown))
+
+
+def round_size(n_samples: int, half_life: float | None) -> float:
+    """Samples that may be looked at in one basis where many can be at a time, on a cluster.
+
+    A round costs a round trip and leaves workers idle at its end, so it is larger than a batch that is
+    learnt from alone; the rounds of docs/scaling.md show what that loses.
+    """
+    return min(ROUND_PART * n_samples, (half_life or math.inf) / ROUNDS_IN_HALF_LIFE)
 
 
 def least_batch(d: int) -> int:

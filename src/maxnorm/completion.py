@@ -17,10 +17,11 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import auto, selection
-from maxnorm._base import BLOCK_ENTRIES, Measure, RandomState, Samples, n_rows, seed_of
+from maxnorm._base import BLOCK_ENTRIES, Measure, RandomState, Samples, is_dask, n_rows, seed_of
 from maxnorm._linalg import row_norms
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import invalid, is_number
+from maxnorm.distributed import Output
 from maxnorm.encoding import Encoding
 from maxnorm.estimators import MaxNormRules
 from maxnorm.noise import L1, Noise
@@ -172,6 +173,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         -------
         ndarray of shape (n_samples, n_features)
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            return self._lazily(X, "transform", Output(None, self.n_features_in_))[0]
         blocks = []
         for Z, observed, code in self._encode(X):
             filled = self._clipped(self._low_rank(Z, observed, code))
@@ -195,6 +199,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
         """
         check_is_fitted(self)
         if rows is None and columns is None:
+            if is_dask(X):
+                return self._lazily(X, "predict", Output(None, self.n_features_in_))[0]
             blocks = []
             for block in self._encode(X):
                 blocks.append(self._clipped(self._low_rank(*block)))

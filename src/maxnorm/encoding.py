@@ -17,9 +17,9 @@ from maxnorm.norms import FactorNorm
 # frozen at a moment when the residual happens to be small, they might reject the whole sample.
 FOLLOWING_SWEEPS, ADAPTING_SWEEPS = 20, 30
 
-# Given the residual, what is observed, the thresholds so far and the number of the sweep: what the residual
-# asks of the basis, its weight against the norm's ridge, and the thresholds.
-Pull = Callable[[Array, Mask | None, Array | None, int], tuple[Array, Array, Array | None]]
+# Given the residual, which it may overwrite, what is observed, the thresholds so far, the number of the sweep
+# and work space: what the residual asks of the basis, its weight against the ridge, and the thresholds.
+Pull = Callable[[Array, Mask | None, Array | None, int, Array], tuple[Array, Array, Array | None]]
 
 WORTH_SINGLE_PRECISION = 10_000  # entries of the basis
 
@@ -89,15 +89,16 @@ def encode(
     S = S.astype(Z.dtype, copy=False)
     R = ((S / sigma) @ V.T).astype(Z.dtype, copy=False)
 
-    residual = Z - S @ U.T
+    residual: Array = S @ U.T
+    np.subtract(Z, residual, out=residual)
     seen = residual if observed is None else residual * observed
     E: Array
     penalty: Array
     if thresholds is not None and is_adaptive(noise):
         thresholds = thresholds.astype(Z.dtype, copy=False)
         pull = noise.pull_at(seen, thresholds)
-        E = seen - pull
         penalty = noise.loss_at(seen, thresholds) - 0.5 * np.einsum("ij,ij->i", pull, pull)
+        E = np.subtract(seen, pull, out=pull)
     else:
         E = noise.prox(seen)
         penalty = noise.value(E)
@@ -106,7 +107,7 @@ def encode(
         hidden = soft_threshold(np.where(observed, Z.dtype.type(0), residual), missing_lambda2)
         penalty = penalty + missing_lambda2 * np.abs(hidden).sum(axis=1)
         residual -= hidden
-    residual = residual - E
+    residual = np.subtract(residual, E, out=None if np.may_share_memory(E, residual) else residual)
     loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
     return Encoding(R, E, residual, loss, penalty, demand, len(sigma), n_iter, converged)
 
@@ -123,12 +124,13 @@ def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
     adaptive = noise if is_adaptive(noise) else None
 
     def pull(
-        residual: Array, observed: Mask | None, thresholds: Array | None, sweep: int
+        residual: Array, observed: Mask | None, thresholds: Array | None, sweep: int, work: Array
     ) -> tuple[Array, Array, Array | None]:
-        seen = residual if observed is None else residual * observed
         if missing_lambda2 and observed is not None:
+            seen = residual * observed
             limited = np.clip(residual - seen, -missing_lambda2, missing_lambda2)
             return seen - noise.prox(seen) + limited, ONE, None
+        seen = residual if observed is None else np.multiply(residual, observed, out=residual)
         if row_noise is not None:
             return seen, row_noise.weight(seen), None
         if adaptive is None:
@@ -138,7 +140,7 @@ def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
             thresholds = adaptive.thresholds(seen)
         elif FOLLOWING_SWEEPS < sweep <= ADAPTING_SWEEPS:
             thresholds = np.maximum(thresholds, adaptive.thresholds(seen))
-        return adaptive.pull_at(seen, thresholds), ONE, thresholds
+        return adaptive.pull_at(seen, thresholds, work), ONE, thresholds
 
     return pull
 
@@ -165,9 +167,15 @@ def _descend(
     thresholds: Array | None = None
     last_thresholds: Array | None = None
     UT = np.ascontiguousarray(U.T)
+    # Work space for all sweeps: pages of fresh memory can cost more than what is computed in them.
+    residuals, work, rest, other = (np.empty_like(Z) for _ in range(4))
     for sweep in range(1, max_iter + 1):
-        residual = Z - Y @ UT if sweep > 1 else Z
-        pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep)
+        residual = residuals[: len(rows)]
+        if sweep > 1:
+            np.subtract(Z, np.matmul(Y, UT, out=residual), out=residual)
+        else:
+            residual[:] = Z
+        pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep, work[: len(rows)])
         G = pull @ U
         G += Y
         eta = norm.multipliers(G, sigma, weight, eta)
@@ -187,7 +195,9 @@ def _descend(
                 last_thresholds[rows] = thresholds
             stopped, on = rows[done], ~done
             result[stopped], n_iter[stopped], converged[stopped] = S[done], sweep, True
-            rows, Z, S, Y, t = rows[on], Z[on], S[on], Y[on], t[on]
+            rows, S, Y, t = rows[on], S[on], Y[on], t[on]
+            Z = np.take(Z, np.flatnonzero(on), axis=0, out=rest[: len(rows)], mode="clip")
+            rest, other = other, rest
             eta = eta[on] if len(eta) == len(on) else eta
             observed = None if observed is None else observed[on]
             thresholds = None if thresholds is None else thresholds[on]

@@ -50,8 +50,11 @@ class AdaptiveNoise(Noise, Protocol):
         """Return the thresholds for each row of V, one row each."""
         ...
 
-    def pull_at(self, V: Array, thresholds: Array) -> Array:
-        """Return what each row of V asks of the basis, V less its prox, at the given thresholds."""
+    def pull_at(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
+        """Return what each row of V asks of the basis, V less its prox, at the given thresholds.
+
+        ``out`` is memory that may be used for it.
+        """
         ...
 
     def loss_at(self, V: Array, thresholds: Array) -> Array:
@@ -144,13 +147,14 @@ class CappedL1:
     def _lenient(self, V: Array) -> Array:
         return np.broadcast_to(np.asarray(self.leniency, dtype=V.dtype), V.shape[1:]).copy()
 
-    def pull_at(self, V: Array, thresholds: Array) -> Array:
+    def pull_at(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
         fast = compiled()
         if fast is not None:
-            pull: Array = fast.pull(V, thresholds, self._lenient(V))
-            return pull
+            out = np.empty_like(V) if out is None else out
+            fast.pull(V, thresholds, self._lenient(V), out)
+            return out
         huber, reject = self._spread(thresholds)
-        fading = np.abs(V)
+        fading: Array = np.abs(V, out=out)
         fading /= -reject
         fading += V.dtype.type(2)
         np.clip(fading, 0.0, 1.0, out=fading)

@@ -130,15 +130,16 @@ def measure(
     left = code.residual + code.E
     if is_doubting(noise):
         weights = weights * noise.belief(left)
+    scales = Scales.from_batch(Z, code.E, left, observed)
+    targets = np.subtract(Z, code.E, out=left)
     if per_feature:
         there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
-        statistics = SufficientStatistics.from_batch(
-            (Z - code.E) * there, code.R, code.penalty, weights, there
-        )
+        targets *= there
+        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, there)
     else:
-        targets = Z - code.E if observed is None else code.R @ L.T + code.residual
+        if observed is not None:
+            targets = code.R @ L.T + code.residual
         statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
-    scales = Scales.from_batch(Z, code.E, left, observed)
     fades = Fades(*(float(decay(since, now, power, half_life)) for power in (forgetting, PAST, RECENT)))
     demand = float(np.quantile(code.demand, 0.9))
     return Contribution(

@@ -287,6 +287,10 @@ class Contribution:
     demanding: float = 0.0  # that n
     pressure: Array | float = 0.0  # how strongly coefficients press against balls of certain radii
 
+    def __sizeof__(self) -> int:  # Dask asks before it moves one
+        seen = self.statistics
+        return sum(a.nbytes for a in (seen.A, seen.B, seen.grams) if a is not None)
+
     def __add__(self, later: Contribution) -> Contribution:
         fades, biases = later.fades, None
         if self.biases is not None and later.biases is not None:

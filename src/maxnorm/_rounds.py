@@ -1,0 +1,129 @@
+"""How estimators learn from Dask collections, and what they answer about them.
+
+A round is one large batch: the basis goes out, blocks are measured where they live, their contributions
+are added up, and the basis is updated here. Rounds grow with the samples seen (:func:`auto.round_size`).
+As long as a round is no more than a block, and at the very beginning, a worker learns from the block as
+the serial learner would.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_random_state, gen_batches
+
+from maxnorm import auto
+from maxnorm._threads import one_blas_thread
+from maxnorm._validation import check_features, in_precision, validated_batch
+from maxnorm.distributed import Blocks, Output
+from maxnorm.online import Progress
+from maxnorm.statistics import Contribution
+from maxnorm.streams import Stream, StreamError
+
+SLICE_ENTRIES = 2**19  # entries of a block that are measured in one go: work space stays small
+
+
+def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) -> None:
+    """Learn from all blocks; whatever happens, finished rounds are learnt from."""
+    done, seen = 0, n_seen(model)
+    while done < len(blocks):
+        # Lengths that are not known are taken to be those of the blocks so far.
+        usual = max(1, (n_seen(model) - seen) // done) if done else 1
+        rows = [usual if n is None else n for n in blocks.rows[done:]]
+        count = _blocks_in_round(model, rows)
+        if count == 1:
+            _learn_block(model, blocks, done)
+        else:
+            _learn_round(model, blocks, done, rows[:count])
+        done += count
+        if callback is not None:
+            callback(model)
+    if n_seen(model) == seen:
+        raise StreamError("the Dask collection: has no samples")
+
+
+def n_seen(model: Any) -> int:
+    """Return the number of samples that a model has seen, fitted or not."""
+    return int(model.n_samples_seen_) if model.__sklearn_is_fitted__() else 0
+
+
+def _blocks_in_round(model: Any, rows: list[int]) -> int:
+    """Return how many of the blocks that are left make the next round: as many as fit, but at least one."""
+    if not model.__sklearn_is_fitted__() or not model._progress.state.scales.weight:
+        return 1
+    size = auto.round_size(n_seen(model), model.half_life)
+    if model.batch_size != "auto":
+        size = int(model.batch_size)
+    return max(1, int(np.searchsorted(np.cumsum(rows), size, side="right")))
+
+
+def _learn_block(model: Any, blocks: Blocks, i: int) -> None:
+    sent = copy.copy(model)
+    if model.__sklearn_is_fitted__():
+        known = model._progress
+        sent._progress = Progress(known.state, known.waiting, known.batch)
+    elif not isinstance(model.random_state, int):
+        sent.random_state = check_random_state(model.random_state).randint(2**31 - 1)
+    model.__dict__.update(blocks.apply(_taken, i, sent))
+
+
+def _taken(block: Stream, model: Any) -> dict[str, Any]:
+    """Return what a model has learnt after one more block."""
+    if block.n_samples:
+        model.partial_fit(block)
+    return {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
+
+
+def _learn_round(model: Any, blocks: Blocks, first: int, rows: list[int]) -> None:
+    model.flush()
+    state = model._progress.state
+    since = (state.time + np.cumsum([0, *rows[:-1]])).tolist()
+    shell = copy.copy(model)  # all that is needed to look at a block
+    del shell._progress
+    shell.init = "random"
+    measure = model._measure(state.L, state)
+    added = blocks.total(_contribution, first, since, shell, measure, state.L.dtype)
+    if added is not None:
+        with one_blas_thread():
+            model._progress = Progress(model._updated(state, added, state))
+
+
+def _contribution(
+    block: Stream, since: int, shell: Any, measure: Callable[[Any, int], Contribution], dtype: np.dtype[Any]
+) -> Contribution | None:
+    """Return what there is to learn from a block, slice by slice; None if it is empty."""
+    total, row = None, block.first
+    for batch in block:
+        Z = validated_batch(shell, batch, block, reset=False, unstored=shell._unstored, row=row)
+        Z = in_precision(Z, dtype, row)
+        n, p = Z.shape
+        for part in gen_batches(n, n if sp.issparse(Z) else max(1, SLICE_ENTRIES // p)):
+            added = measure(Z[part], since)
+            since += added.n_full
+            total = added if total is None else total + added
+    return total
+
+
+def lazily(model: Any, X: Any, method: str, *outputs: Output) -> list[Any]:
+    """Return what a method says of a Dask collection, as Dask arrays that nobody has computed yet.
+
+    The model is that of now, whatever it learns before they are computed.
+    """
+    blocks = Blocks.of(X)
+    check_features(model, blocks.names, blocks.n_features, "the Dask collection")
+    snapshot = copy.copy(model)
+    snapshot._progress = Progress(model.state_)
+    kinds = [replace(o, dtype=o.dtype or blocks.dtype) for o in outputs]
+    return blocks.lazily(_answer, kinds, snapshot, method, kinds)
+
+
+def _answer(block: Stream, model: Any, method: str, outputs: list[Output]) -> tuple[Any, ...]:
+    if not block.n_samples:
+        return tuple(output.empty for output in outputs)
+    answer = getattr(model, method)(block)
+    return answer if isinstance(answer, tuple) else (answer,)

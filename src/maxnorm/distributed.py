@@ -1,0 +1,235 @@
+"""Dask collections as blocks of samples: what is asked of them is computed where they live.
+
+The sums of the learner add up, so they can be taken anywhere: a round sends the basis out, measures
+blocks in parallel, adds their contributions up in a tree, and brings one sum home. Nothing here depends on
+how many workers there are or which of them is faster, so neither does the model. The basis is part of the
+graph of its round and the state stays with the caller: a worker that dies takes nothing along that cannot
+be computed again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate, takewhile
+from operator import add
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from maxnorm._threads import one_blas_thread
+from maxnorm.streams.memory import require_two_dimensions
+from maxnorm.streams.stream import Stream, StreamError, needs
+
+FAN_IN = 8  # sums that a task of the tree adds up
+ATTEMPTS = 3  # at a round of which a task has lost several workers, for instance to a lack of memory
+
+
+class BlockError(StreamError):
+    """A block cannot be used; the message says which."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The samples of a Dask array or data frame, in blocks of whole rows.
+
+    Functions of blocks get each of them as a :class:`Stream`, and arguments that are sent out once.
+    """
+
+    collection: Any
+    rows: tuple[int | None, ...]  # of each block; None if that is known only when it is computed
+    starts: tuple[int | None, ...]  # the row at which each begins
+    n_features: int
+    names: tuple[str, ...] | None
+    dtype: np.dtype[Any]
+    is_frame: bool
+
+    @classmethod
+    def of(cls, X: Any) -> Blocks:
+        """Look at a collection without computing any of it."""
+        needs("dask.array", "a Dask collection", "dask")
+        is_frame = hasattr(X, "npartitions") and hasattr(X, "columns")
+        names: tuple[str, ...] | None = None
+        rows: tuple[int | None, ...]
+        if is_frame:
+            names, rows = tuple(str(name) for name in X.columns), (None,) * X.npartitions
+            single = len(names) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
+        else:
+            require_two_dimensions(X.shape, "the Dask array")
+            if np.isnan(X.shape[1]):
+                raise StreamError(
+                    "the Dask array: its number of columns is not known; compute_chunk_sizes() finds it"
+                )
+            X = X.rechunk({1: -1})
+            rows = tuple(None if np.isnan(n) else int(n) for n in X.chunks[0])
+            single = X.dtype == np.float32
+        known = list(takewhile(lambda n: n is not None, rows))
+        starts = (*accumulate(known, initial=0), *(None for _ in rows[len(known) + 1 :]))[: len(rows)]
+        dtype = np.dtype(np.float32 if single else np.float64)
+        return cls(X, rows, starts, int(X.shape[1]), names, dtype, is_frame)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
+        """Compute ``function(block, *arguments)`` of one block."""
+        return self._computed(self._tasks(function, i, [()], arguments)[0], i, i + 1)
+
+    def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
+        """Compute the sum of ``function(block, one of each, *arguments)`` over consecutive blocks.
+
+        It is taken in a tree, whose shape depends on nothing but the number of blocks; None adds nothing.
+        """
+        from dask.delayed import delayed
+
+        level = self._tasks(function, first, [(own,) for own in each], arguments)
+        while len(level) > 1:
+            groups = range(0, len(level), FAN_IN)
+            level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
+        return self._computed(level[0], first, first + len(each))
+
+    def _tasks(
+        self, function: Callable[..., Any], first: int, each: list[tuple[Any, ...]], arguments: Any
+    ) -> list[Any]:
+        """Return lazy calls for blocks, each with arguments of its own before those of all."""
+        last = first + len(each)
+        places = [Place(self._title(i), self.starts[i] or 0) for i in range(first, last)]
+        if self.is_frame:
+            frame, call = (
+                self.collection.partitions[first:last],
+                Call(function, arguments, self.names, places, each),
+            )
+            called = _frame_called(frame, call)
+        else:  # in this order, Dask makes one task of reading a block and looking at it
+            call = Call(function, arguments, self.names, places, each, first)
+            called = _array_called(self.collection, call).blocks[first:last]
+        return list(np.ravel(called.to_delayed()))
+
+    def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
+        """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
+        apply = _frame_called if self.is_frame else _array_called
+        whole = apply(self.collection, Call(function, arguments, self.names))
+        parts = [
+            whole.map_blocks(_piece, k, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
+            for k, o in enumerate(outputs)
+        ]
+        return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
+
+    def _computed(self, lazy: Any, first: int, last: int) -> Any:
+        try:
+            return _patiently(lazy)
+        except (BlockError, ArithmeticError):
+            raise
+        except Exception as error:  # of whatever is behind a block
+            more = last - first - 1
+            which = f"{self._title(first)} or one of the {more} after it" if more else self._title(first)
+            raise BlockError(f"{which}: cannot be computed: {error}") from error
+
+    def _title(self, i: int) -> str:
+        first, n = self.starts[i], self.rows[i]
+        return f"block {i}" + ("" if first is None or not n else f" (rows {first} to {first + n - 1})")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A lazy result: a matrix with so many columns, or a vector with a number for each sample."""
+
+    dtype: Any  # that of the data if it is None
+    width: int = 1
+    is_matrix: bool = True
+
+    @property
+    def empty(self) -> Any:
+        """What it is for no samples, vectors as columns."""
+        return np.empty((0, self.width), dtype=self.dtype)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which block it is, and the row at which it begins, if that is known."""
+
+    title: str
+    first: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of blocks, and all that it needs beside them."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    names: tuple[str, ...] | None
+    places: Sequence[Place] = ()
+    each: Sequence[tuple[Any, ...]] = ()
+    first: int = 0  # number of the block that is the first of the places
+
+    def __sizeof__(self) -> int:  # Dask asks
+        return len(pickle.dumps(self.arguments))
+
+
+def _shared(call: Call) -> Any:
+    """Return a call as a key of the graph: it is sent once, and again if the worker that has it dies."""
+    from dask.delayed import delayed
+
+    return delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
+
+
+def _array_called(X: Any, call: Call) -> Any:
+    """Return a Dask array whose chunks are what a call says of each chunk, whatever that is."""
+    chunks = (X.chunks[0], (1,))
+    return X.map_blocks(_answer, call=_shared(call), chunks=chunks, meta=np.empty((0, 1), dtype=object))
+
+
+def _frame_called(X: Any, call: Call) -> Any:
+    """Return the same for the partitions of a data frame."""
+    return X.map_partitions(_answer, call=_shared(call), meta=np.empty((0, 1), dtype=object))
+
+
+def _answer(block: Any, call: Call, block_id: Any = None, partition_info: Any = None) -> Any:
+    """Call a function of a block on a worker; what goes wrong with the data says where."""
+    i = (partition_info["number"] if block_id is None else block_id[0]) - call.first
+    place = call.places[i] if call.places else Place(f"block {i}", 0)
+    stream = Stream(
+        lambda _: iter([block]),
+        place.title,
+        n_samples=block.shape[0],
+        names=call.names,
+        in_background=False,
+        first=place.first,
+    )
+    try:
+        return call.function(stream, *(call.each[i] if call.each else ()), *call.arguments)
+    except (ValueError, TypeError) as error:
+        message = str(error)
+        raise BlockError(message if place.title in message else f"{place.title}: {message}") from error
+
+
+def _piece(answer: Any, k: int) -> Any:
+    return answer[k].reshape(len(answer[k]), -1)
+
+
+def _sum(*terms: Any) -> Any:
+    there = [term for term in terms if term is not None]
+    return reduce(add, there) if there else None
+
+
+def _patiently(lazy: Any) -> Any:
+    """Compute a lazy value, again if workers die under it more often than Dask puts up with."""
+    with one_blas_thread():  # Dask has a thread for each core if there is no cluster
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return lazy.compute()
+            except _killed_worker():
+                continue
+        return lazy.compute()
+
+
+def _killed_worker() -> type[BaseException] | tuple[()]:
+    try:
+        from distributed import KilledWorker
+    except ImportError:  # without it there are no workers
+        return ()
+    return KilledWorker
