@@ -17,10 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state, gen_batches
 
+import maxnorm
 from maxnorm import auto
 from maxnorm._threads import one_blas_thread
 from maxnorm._validation import check_features, in_precision, validated_batch
-from maxnorm.distributed import Blocks, Output
+from maxnorm.distributed import Blocks, Output, check_workers
 from maxnorm.online import Progress
 from maxnorm.statistics import Contribution
 from maxnorm.streams import Stream, StreamError
@@ -30,6 +31,7 @@ SLICE_ENTRIES = 2**19  # entries of a block that are measured in one go: work sp
 
 def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) -> None:
     """Learn from all blocks; whatever happens, finished rounds are learnt from."""
+    check_workers(maxnorm.__version__)
     done, seen = 0, n_seen(model)
     while done < len(blocks):
         # Lengths that are not known are taken to be those of the blocks so far.

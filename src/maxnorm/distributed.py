@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib import metadata
 from itertools import accumulate, takewhile
 from operator import add
 from typing import Any
@@ -76,7 +77,7 @@ class Blocks:
 
     def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
         """Compute ``function(block, *arguments)`` of one block."""
-        return self._computed(self._tasks(function, i, [()], arguments)[0], i, i + 1)
+        return self._computed(lambda: self._tasks(function, i, [()], arguments)[0], i, i + 1)
 
     def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
         """Compute the sum of ``function(block, one of each, *arguments)`` over consecutive blocks.
@@ -85,11 +86,14 @@ class Blocks:
         """
         from dask.delayed import delayed
 
-        level = self._tasks(function, first, [(own,) for own in each], arguments)
-        while len(level) > 1:
-            groups = range(0, len(level), FAN_IN)
-            level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
-        return self._computed(level[0], first, first + len(each))
+        def tree() -> Any:
+            level = self._tasks(function, first, [(own,) for own in each], arguments)
+            while len(level) > 1:
+                groups = range(0, len(level), FAN_IN)
+                level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
+            return level[0]
+
+        return self._computed(tree, first, first + len(each))
 
     def _tasks(
         self, function: Callable[..., Any], first: int, each: list[tuple[Any, ...]], arguments: Any
@@ -118,7 +122,7 @@ class Blocks:
         ]
         return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
 
-    def _computed(self, lazy: Any, first: int, last: int) -> Any:
+    def _computed(self, lazy: Callable[[], Any], first: int, last: int) -> Any:
         try:
             return _patiently(lazy)
         except (BlockError, ArithmeticError):
@@ -216,15 +220,31 @@ def _sum(*terms: Any) -> Any:
     return reduce(add, there) if there else None
 
 
-def _patiently(lazy: Any) -> Any:
-    """Compute a lazy value, again if workers die under it more often than Dask puts up with."""
+def _patiently(lazy: Callable[[], Any]) -> Any:
+    """Compute a lazy value, again if workers die under it more often than Dask puts up with.
+
+    It is made anew each time: Dask remembers what has failed by its name.
+    """
     with one_blas_thread():  # Dask has a thread for each core if there is no cluster
         for _ in range(ATTEMPTS - 1):
             try:
-                return lazy.compute()
+                return lazy().compute()
             except _killed_worker():
                 continue
-        return lazy.compute()
+        return lazy().compute()
+
+
+def check_workers(version: str) -> None:
+    """Say so if workers do not have this library: they could only die of what they are sent."""
+    from dask.base import get_scheduler
+
+    client: Any = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call]
+    if not hasattr(client, "run"):  # no cluster
+        return
+    for worker, found in client.run(metadata.version, "maxnorm", on_error="return").items():
+        if isinstance(found, metadata.PackageNotFoundError) or (isinstance(found, str) and found != version):
+            has = f"maxnorm {found}" if isinstance(found, str) else "no maxnorm"
+            raise RuntimeError(f"worker {worker} has {has}; install maxnorm {version} on all workers")
 
 
 def _killed_worker() -> type[BaseException] | tuple[()]:

@@ -1,0 +1,420 @@
+"""Fitting on Dask: the same model wherever blocks live and whatever happens to workers."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from distributed import Client, LocalCluster
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import maxnorm
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+from maxnorm._rounds import _contribution
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.distributed import BlockError, Blocks
+from maxnorm.metrics import expressed_variance, relative_error
+from maxnorm.online import accumulated, split_missing, step
+from maxnorm.streams import Stream, StreamError
+
+N, P, D, ROWS = 2400, 40, 3, 100
+DATA = make_corrupted_low_rank(N, P, D, corruption=0.15, random_state=0)
+X = DATA.X
+ESTIMATORS = [MaxNormDecomposition(D, random_state=0), OnlineRobustPCA(D, random_state=0)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Without a cluster, in this thread: what is being tested does not depend on it, and errors are plain."""
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def lazy(array=X, rows=ROWS):
+    return da.from_array(array, chunks=(rows, -1))
+
+
+def holes(share=0.7):
+    clean = make_corrupted_low_rank(N, P, D, corruption=0.0, random_state=0).X
+    hidden = np.random.default_rng(1).random(clean.shape) < share
+    return clean, np.where(hidden, np.nan, clean)
+
+
+def same(a, b, tolerance=1e-10):
+    np.testing.assert_allclose(
+        a.components_, b.components_, rtol=0, atol=tolerance * np.abs(b.components_).max()
+    )
+    assert a.n_samples_seen_ == b.n_samples_seen_
+
+
+# -- rounds -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+def test_a_fit_in_rounds_is_as_good_as_a_serial_one(model):
+    seen = []
+    model = clone(model).fit(lazy(), callback=lambda m: seen.append(m.n_samples_seen_))
+    rounds = np.diff([0, *seen]) // ROWS
+    assert rounds[0] == 1
+    assert rounds.max() >= 4
+    assert all(k == 1 or k * ROWS <= before / 2 for k, before in zip(rounds, [0, *seen], strict=False))
+    assert model.n_samples_seen_ == N
+    serial = clone(model).fit(X)
+    loss = expressed_variance(DATA.basis, serial.components_.T) - expressed_variance(
+        DATA.basis, model.components_.T
+    )
+    assert loss < 0.001
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+@pytest.mark.parametrize("settings", [{}, {"forgetting": 2.0, "half_life": 500.0}])
+def test_blocks_as_large_as_batches_are_the_serial_learner(model, settings):
+    model = clone(model).set_params(batch_size=ROWS, n_epochs=2, **settings)
+    same(clone(model).fit(lazy()), clone(model).fit(X))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_a_round_is_one_large_batch(missing):
+    """Everything that is a plain sum agrees with one step on all rows of the round."""
+    Z = np.where(np.random.default_rng(0).random((600, P)) < missing, np.nan, X[:600])
+    model = MaxNormDecomposition(D, forgetting=3.0, half_life=400.0, random_state=0).fit(X[:500])
+    state = model.state_
+    measure = model._measure(state.L, state)
+    blocks = Blocks.of(lazy(Z, 70))
+    since = [state.time + first for first in blocks.starts]
+    total = blocks.total(_contribution, 0, since, model, measure, np.dtype(np.float64))
+    settings = {k: v for k, v in measure.keywords.items() if k != "per_feature"}
+    expected, _ = step(state, *split_missing(Z), **settings)
+    found = accumulated(state, total)
+    for name in ("A", "B", "r", "loss", "weight", "entries"):
+        np.testing.assert_allclose(
+            getattr(found.statistics, name), getattr(expected.statistics, name), rtol=1e-9, atol=1e-9
+        )
+    assert (found.time, found.n_samples) == (expected.time, expected.n_samples) == (1100, 1100)
+
+
+def test_contributions_can_be_grouped_in_any_way():
+    model = MaxNormDecomposition(D, forgetting=3.0, half_life=400.0, random_state=0).fit(X[:500])
+    measure = model._measure(model.state_.L, model.state_)
+    a, b, c = (measure(X[i : i + 50], i) for i in (500, 550, 600))
+    left, right = (a + b) + c, a + (b + c)
+    for x, y in ((left.statistics.A, right.statistics.A), (left.statistics.B, right.statistics.B)):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    assert left.fades.statistics == pytest.approx(right.fades.statistics)
+    assert left.scales.residual == pytest.approx(right.scales.residual)
+
+
+def test_forgetting_follows_a_drift():
+    rng = np.random.default_rng(0)
+    first, second = (np.linalg.qr(rng.standard_normal((P, D)))[0] for _ in range(2))
+    R = rng.standard_normal((4000, D))
+    Z = np.concatenate([R[:2000] @ first.T, R[2000:] @ second.T])
+    model = MaxNormDecomposition(D, half_life=200.0, random_state=0).fit(lazy(Z, 50))
+    assert expressed_variance(second, model.components_.T) > 0.99
+
+
+def test_several_passes_and_more_later():
+    twice = MaxNormDecomposition(D, n_epochs=2, random_state=0).fit(lazy())
+    assert twice.n_samples_seen_ == 2 * N
+    parts = MaxNormDecomposition(D, random_state=0).partial_fit(lazy(X[:1200])).partial_fit(X[1200:1300])
+    parts.partial_fit(lazy(X[1300:]))
+    assert parts.n_samples_seen_ == N
+    assert expressed_variance(DATA.basis, parts.components_.T) > 0.999
+
+
+def test_missing_values():
+    Z = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
+    model = MaxNormDecomposition(D, random_state=0).fit(lazy(Z))
+    assert expressed_variance(DATA.basis, model.components_.T) > 0.998
+
+
+@pytest.mark.parametrize("columns", [13, -1])
+def test_columns_in_several_chunks(columns):
+    same(
+        MaxNormDecomposition(D, random_state=0).fit(da.from_array(X, chunks=(ROWS, columns))),
+        MaxNormDecomposition(D, random_state=0).fit(lazy()),
+    )
+
+
+def test_single_precision_stays():
+    model = MaxNormDecomposition(D, random_state=0).fit(lazy(X.astype(np.float32)))
+    assert model.components_.dtype == np.float32
+    assert model.transform(lazy(X.astype(np.float32))).compute().dtype == np.float32
+    assert model.partial_fit(lazy()).components_.dtype == np.float32  # mixed input keeps the model's
+
+
+def test_lengths_that_nobody_knows_and_empty_blocks():
+    chosen = lazy()[lazy()[:, 0] > 0.0]
+    assert np.isnan(chosen.shape[0])
+    model = MaxNormDecomposition(D, random_state=0).fit(chosen)
+    assert model.n_samples_seen_ == (X[:, 0] > 0).sum()
+    gap = da.concatenate([lazy(X[:300]), lazy(X[:0]), lazy(X[300:])])
+    same(
+        MaxNormDecomposition(D, random_state=0).fit(gap), MaxNormDecomposition(D, random_state=0).fit(lazy())
+    )
+    assert model.transform(gap).compute().shape == (N, D)
+
+
+def test_zeros_change_nothing():
+    Z = np.concatenate([np.zeros((200, P)), X[:600], np.zeros((400, P)), X[600:]])
+    model = MaxNormDecomposition(D, random_state=0).fit(lazy(Z))
+    assert model.n_samples_seen_ == N + 600
+    assert model.state_.time == N
+    assert expressed_variance(DATA.basis, model.components_.T) > 0.999
+
+
+def test_the_rank_can_be_found():
+    model = MaxNormDecomposition("auto", random_state=0).fit(lazy())
+    assert model.n_components_ == D
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("biases", [False, True])
+def test_completion(sparse, biases):
+    clean, Z = holes()
+    blocks = lazy(Z)
+    if sparse:
+        blocks = blocks.map_blocks(entries, dtype=float, meta=sp.csr_array((0, 0)))
+    seen = []
+    model = MaxNormCompletion(D + 2 * biases, biases=biases, n_epochs=3, random_state=0)
+    model.fit(blocks, callback=lambda m: seen.append(m.n_samples_seen_))
+    assert np.diff(seen).max() >= 4 * ROWS
+    assert relative_error(clean, model.transform(blocks).compute()) < 0.01
+    np.testing.assert_allclose(
+        model.transform(blocks).compute(), model.transform(entries(Z) if sparse else Z), atol=1e-8
+    )
+    assert model.predict(blocks).shape == Z.shape
+
+
+def entries(Z):
+    rows, columns = np.nonzero(~np.isnan(Z))
+    return sp.csr_array((Z[rows, columns], (rows, columns)), shape=Z.shape)
+
+
+def test_completion_that_is_robust():
+    clean, Z = holes(0.4)
+    Z = Z + np.where(np.random.default_rng(0).random(Z.shape) < 0.1, 100.0, 0.0)
+    model = MaxNormCompletion(D, noise="capped", random_state=0).fit(lazy(Z))
+    assert relative_error(clean, model.decompose(lazy(Z)).low_rank.compute()) < 0.05
+
+
+def test_data_frames():
+    frame = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(P)])
+    frames = dd.from_pandas(frame, npartitions=24)
+    model = MaxNormDecomposition(D, random_state=0).fit(frames)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    same(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
+    np.testing.assert_allclose(model.transform(frames).compute(), model.transform(frame))
+    with pytest.raises(ValueError, match="first 'sensor 39' in place of 'sensor 0'"):
+        model.transform(frames[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="numeric"):
+        MaxNormDecomposition(1).fit(dd.from_pandas(pd.DataFrame({"a": ["x"], "b": ["y"]}), npartitions=1))
+
+
+# -- answers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+def test_answers_are_lazy_and_those_of_the_array(model):
+    model = clone(model).fit(X)
+    blocks = lazy()
+    coefficients, scores, parts = (
+        model.transform(blocks),
+        model.score_samples(blocks),
+        model.decompose(blocks),
+    )
+    expected = model.decompose(X)
+    components = model.components_.copy()
+    model.partial_fit(X[:500] + 5.0)  # what was asked of the model before is not about this one
+    assert not np.array_equal(components, model.components_)
+    assert (coefficients.shape, scores.shape) == ((N, D), (N,))
+    np.testing.assert_allclose(coefficients.compute(), expected.coefficients, atol=1e-12)
+    for found, part in zip(dask.compute(*parts), expected, strict=True):
+        assert found.dtype == part.dtype
+        np.testing.assert_allclose(found, part, atol=1e-12)
+    model = clone(model).fit(X)
+    np.testing.assert_allclose(scores.compute(), model.score_samples(X))
+    assert model.score(blocks) == pytest.approx(model.score(X))
+
+
+def test_answers_of_a_model_with_rows_that_wait():
+    model = MaxNormDecomposition(D, random_state=0).fit(X).partial_fit(X[:1])
+    np.testing.assert_allclose(model.transform(lazy()).compute(), model.transform(X), atol=1e-12)
+
+
+def test_what_cannot_be_answered():
+    blocks = lazy()
+    for method in ("transform", "decompose", "score_samples"):
+        with pytest.raises(NotFittedError):
+            getattr(MaxNormDecomposition(), method)(blocks)
+    model = MaxNormDecomposition(D, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="has 39 features"):
+        model.transform(blocks[:, 1:])
+    with pytest.raises(StreamError, match="two dimensions"):
+        model.fit(da.from_array(X[0]))
+    with pytest.raises(StreamError, match="no samples"):
+        MaxNormDecomposition().fit(lazy()[:0])
+    with pytest.raises(ValueError, match="batch_size"):
+        MaxNormDecomposition(batch_size=0).fit(blocks)
+
+
+# -- what goes wrong --------------------------------------------------------------------------------
+
+
+def poisoned(kind, at=17):
+    def spoil(block, block_id=None):
+        if block_id[0] != at:
+            return block
+        if kind == "width":
+            return block[:, 1:]
+        return np.where(np.arange(P) == 4, np.inf, block)
+
+    return lazy().map_blocks(spoil, dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("width", "has 39 features"), ("inf", "infinity, first in row 1700")]
+)
+def test_a_poisoned_block_is_named_and_the_last_good_model_kept(kind, says):
+    kept = []
+    model = MaxNormDecomposition(D, random_state=0)
+    with pytest.raises(BlockError, match=rf"block 17 \(rows 1700 to 1799\): .*{says}"):
+        model.fit(poisoned(kind), callback=lambda m: kept.append(m.components_.copy()))
+    np.testing.assert_array_equal(model.components_, kept[-1])
+    assert 1000 <= model.n_samples_seen_ < 1800
+    assert model.transform(X).shape == (N, D)
+    with pytest.raises(BlockError, match="block 17"):
+        model.transform(poisoned(kind)).compute()
+    first = MaxNormDecomposition(D)
+    with pytest.raises(BlockError, match="block 0"):
+        first.fit(poisoned(kind, at=0) if kind == "inf" else poisoned(kind)[1700:].rechunk(100) * np.inf)
+    assert not hasattr(first, "n_features_in_")
+
+
+def test_a_block_that_cannot_be_read():
+    def fail(block, block_id=None):
+        if block_id[0] == 9:
+            raise OSError("the disk is on fire")
+        return block
+
+    with pytest.raises(BlockError, match=r"block \d.*the disk is on fire"):
+        MaxNormDecomposition(D).fit(lazy().map_blocks(fail, dtype=float, meta=np.empty((0, 0))))
+
+
+def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
+    path = tmp_path / "model.maxnorm"
+
+    def keep(model):
+        model.save(path)
+        if model.n_samples_seen_ >= 1000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        MaxNormDecomposition(D, random_state=0).fit(lazy(), callback=keep)
+    model = maxnorm.load(path)
+    whole = MaxNormDecomposition(D, random_state=0).fit(lazy())
+    same(model.partial_fit(lazy()[model.n_samples_seen_ :]).flush(), whole)
+
+
+# -- a cluster --------------------------------------------------------------------------------------
+
+
+def in_trouble(folder, kills=(), hungry=()):
+    """Return the blocks, some of which kill their worker or eat all its memory when they are first read."""
+
+    def first_time(name):
+        try:
+            (Path(folder) / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def read(block, block_id=None):
+        i = int(block_id[0])
+        if i in kills and first_time(f"kill {i}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if i in hungry and first_time(f"hunger {i}"):
+            greed = [np.ones(2**24) for _ in range(8)]  # a gigabyte, until the nanny intervenes
+            time.sleep(60)
+            del greed
+        return block
+
+    return lazy().map_blocks(read, dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.fixture(scope="module")
+def reference():
+    with dask.config.set(scheduler="synchronous"):
+        return {kind: kind(D, random_state=0).fit(lazy()) for kind in (MaxNormDecomposition, OnlineRobustPCA)}
+
+
+def test_the_same_model_with_one_worker_or_eight(reference):
+    for workers in (1, 8):
+        with (
+            LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+            ) as cluster,
+            Client(cluster),
+            dask.config.set(scheduler="distributed"),
+        ):
+            for kind, expected in reference.items():
+                same(kind(D, random_state=0).fit(lazy()), expected)
+
+
+def test_workers_that_die_join_late_or_run_out_of_memory(reference, tmp_path):
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="600MB"
+        ) as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler="distributed"),
+    ):
+        before = set(client.scheduler_info()["workers"])
+
+        def join(model):
+            if model.n_samples_seen_ == 600:
+                cluster.scale(4)
+
+        model = MaxNormDecomposition(D, random_state=0)
+        model.fit(in_trouble(tmp_path, kills=(5, 8, 16), hungry=(12,)), callback=join)
+        same(model, reference[MaxNormDecomposition])
+        assert len(list(tmp_path.iterdir())) == 4  # everything that was to happen has happened
+        deadline = time.monotonic() + 60
+        while len(client.scheduler_info()["workers"]) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert len(before - set(client.scheduler_info()["workers"])) >= 1
+
+        with pytest.raises(BlockError, match="block 17"):
+            model.fit(poisoned("inf"))
+        assert model.transform(lazy()).compute().shape == (N, D)
+
+
+def test_a_round_is_tried_again_if_dask_gives_up(reference, tmp_path):
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster),
+        dask.config.set(scheduler="distributed"),
+    ):
+        same(
+            MaxNormDecomposition(D, random_state=0).fit(in_trouble(tmp_path, kills=(12,))),
+            reference[MaxNormDecomposition],
+        )
+        assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_blocks_are_streams_of_their_rows():
+    def look(block: Stream, factor):
+        (rows,) = list(block)
+        return factor * len(rows), block.first, block.title
+
+    assert Blocks.of(lazy()).apply(look, 3, 2) == (2 * ROWS, 300, "block 3 (rows 300 to 399)")
