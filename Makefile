@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench bench-quick lint format clean
+.PHONY: help demo test bench bench-quick bench-dask lint format clean
 
 help:
 	@echo "make demo   stream a corrupted data set through the learner and draw the result"
 	@echo "make test   ruff, mypy and the tests"
 	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
+	@echo "make bench-dask  accuracy, speed and cost of rounds on a local Dask cluster, about ten minutes"
 	@echo "make clean  remove the virtual environment and what the tools have left"
 
 demo: $(VENV)/.demo
@@ -22,6 +23,9 @@ bench: $(VENV)/.dev
 
 bench-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py --quick
+
+bench-dask: $(VENV)/.dev
+	$(BIN)/python benchmarks/dask_rounds.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from maxnorm.online import Progress
 from maxnorm.statistics import Contribution
 from maxnorm.streams import Stream, StreamError
 
+MOST_BLOCKS = 10_000  # in a round: a graph that a scheduler takes in within seconds
 SLICE_ENTRIES = 2**19  # entries of a block that are measured in one go: work space stays small
 
 
@@ -36,7 +37,7 @@ def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) 
     while done < len(blocks):
         # Lengths that are not known are taken to be those of the blocks so far.
         usual = max(1, (n_seen(model) - seen) // done) if done else 1
-        rows = [usual if n is None else n for n in blocks.rows[done:]]
+        rows = [usual if n is None else n for n in blocks.rows[done : done + MOST_BLOCKS]]
         count = _blocks_in_round(model, rows)
         if count == 1:
             _learn_block(model, blocks, done)
@@ -77,7 +78,10 @@ def _learn_block(model: Any, blocks: Blocks, i: int) -> None:
 def _taken(block: Stream, model: Any) -> dict[str, Any]:
     """Return what a model has learnt after one more block."""
     if block.n_samples:
+        begins = not model.__sklearn_is_fitted__()
         model.partial_fit(block)
+        if begins and model.batch_size != "auto":  # which may be more than a block: rounds need a basis
+            model.flush()
     return {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
 
 

@@ -102,15 +102,10 @@ class Blocks:
         last = first + len(each)
         places = [Place(self._title(i), self.starts[i] or 0) for i in range(first, last)]
         if self.is_frame:
-            frame, call = (
-                self.collection.partitions[first:last],
-                Call(function, arguments, self.names, places, each),
-            )
-            called = _frame_called(frame, call)
-        else:  # in this order, Dask makes one task of reading a block and looking at it
-            call = Call(function, arguments, self.names, places, each, first)
-            called = _array_called(self.collection, call).blocks[first:last]
-        return list(np.ravel(called.to_delayed()))
+            call = Call(function, arguments, self.names, places, each)
+            return list(np.ravel(_frame_called(self.collection.partitions[first:last], call).to_delayed()))
+        call = Call(function, arguments, self.names, places, each, first)
+        return _chunks(_array_called(self.collection, call), first, last)
 
     def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
         """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
@@ -185,6 +180,21 @@ def _array_called(X: Any, call: Call) -> Any:
     """Return a Dask array whose chunks are what a call says of each chunk, whatever that is."""
     chunks = (X.chunks[0], (1,))
     return X.map_blocks(_answer, call=_shared(call), chunks=chunks, meta=np.empty((0, 1), dtype=object))
+
+
+def _chunks(X: Any, first: int, last: int) -> list[Any]:
+    """Return chunks of an array as to_delayed does, but only some, and without a task for choosing them.
+
+    Optimised from the whole array on, reading a block and looking at it are one task.
+    """
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+
+    keys = [(X.name, i, 0) for i in range(first, last)]
+    layer = f"round-{X.name}"
+    tasks = X.__dask_optimize__(X.__dask_graph__(), keys)
+    graph = HighLevelGraph.from_collections(layer, tasks, dependencies=())
+    return [Delayed(key, graph, layer=layer) for key in keys]  # type: ignore[no-untyped-call]
 
 
 def _frame_called(X: Any, call: Call) -> Any:

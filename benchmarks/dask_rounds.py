@@ -1,0 +1,298 @@
+"""Learning on Dask: accuracy against the size of rounds, speed against workers, and a model of both.
+
+    python benchmarks/dask_rounds.py rounds     # expressed variance for rounds of 1, 4, 16 and 64 blocks
+    python benchmarks/dask_rounds.py speed      # samples a second with 1 and 2 workers, and bytes moved
+    python benchmarks/dask_rounds.py model      # what a round costs, fitted, checked, and carried further
+
+``make bench-dask`` runs all three, in about ten minutes. Tables go to docs/benchmarks/dask.json.
+"""
+
+import json
+import pickle
+import statistics
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+from machine import describe
+from scipy.optimize import nnls
+
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm._rounds import _contribution
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.distributed import Blocks
+from maxnorm.metrics import expressed_variance
+
+RESULTS = Path(__file__).parents[1] / "docs" / "benchmarks"
+# Dask's nannies tell malloc to give memory back at once, and with that every temporary array is made of fresh
+# pages. Larger thresholds leave it to malloc.
+MEMORY = {
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**27,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25,
+}
+
+
+@contextmanager
+def cluster(workers, memory):
+    """A cluster of processes on this machine, with a client."""
+    with (
+        dask.config.set(MEMORY if memory else {}),
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def write(path, rows, p, d, share=0.1):
+    """Write samples to a file, and return the basis they were made with."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((p, d)))[0]
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(rows, p))
+    for start in range(0, rows, 1000):
+        n = min(1000, rows - start)
+        clean = rng.standard_normal((n, d)) @ basis.T
+        wrong = rng.random((n, p)) < share
+        out[start : start + n] = clean + np.where(wrong, rng.uniform(-1000, 1000, (n, p)), 0.0)
+    out.flush()
+    return basis
+
+
+def from_file(path, block, count, p):
+    """Return a Dask array of blocks that are read from a file by whoever needs them."""
+
+    def read(block_id=None):
+        first = block_id[0] * block
+        return np.array(np.load(path, mmap_mode="r")[first : first + block])
+
+    return da.map_blocks(read, chunks=((block,) * count, (p,)), dtype=np.float64, meta=np.empty((0, 0)))
+
+
+def save(name, table):
+    """Put a table into the results, beside those of other runs."""
+    path = RESULTS / "dask.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results[name] = {"machine": describe(), "rows": table}
+    path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+@click.group(chain=True, invoke_without_command=True)
+@click.pass_context
+def main(context):
+    """Run what is asked for, or everything."""
+    if context.invoked_subcommand is None:
+        for command in (rounds, speed, model):
+            context.invoke(command)
+
+
+# -- accuracy ---------------------------------------------------------------------------------------
+
+PROBLEMS = {
+    "p=400 d=40, 30 % wrong": (32_000, 400, 40, 0.3),
+    "p=400 d=40, 50 % wrong": (32_000, 400, 40, 0.5),
+    "p=400 d=120, 20 % wrong": (32_000, 400, 120, 0.2),
+}
+BLOCK = 250
+
+
+@main.command()
+def rounds():
+    """Expressed variance against samples, for rounds of fixed sizes, the default and the serial learner."""
+    import matplotlib.pyplot as plt
+
+    table = []
+    figure, axes = plt.subplots(2, len(PROBLEMS), figsize=(12, 6.5), sharex=True, sharey=True)
+    for column, (title, (n, p, d, share)) in enumerate(PROBLEMS.items()):
+        data = make_corrupted_low_rank(n, p, d, corruption=share, random_state=0)
+        for row, kind in enumerate((MaxNormDecomposition, OnlineRobustPCA)):
+            axis = axes[row, column]
+            for name in ("serial", "default", 1, 4, 16, 64):
+                curve = learning_curve(kind, d, name, data)
+                table.append({"problem": title, "estimator": kind.__name__, "rounds": name, "curve": curve})
+                label = f"rounds of {name}" if isinstance(name, int) else name
+                axis.loglog(*zip(*curve, strict=True), label=label, lw=2 if name == "default" else 1)
+                click.echo(f"{title:25} {kind.__name__:22} {label:12} 1 - EV {curve[-1][1]:.1e}")
+            axis.set_title(f"{kind.__name__}\n{title}", fontsize=8)
+    axes[0, 0].set_ylabel("1 - expressed variance")
+    axes[1, 0].set_ylabel("1 - expressed variance")
+    axes[1, 1].set_xlabel("samples")
+    axes[0, 0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(RESULTS.parent / "images" / "rounds.png", dpi=110)
+    save("rounds", table)
+
+
+def learning_curve(kind, d, name, data):
+    """Return pairs of samples seen and what is missing of the expressed variance."""
+    curve = []
+
+    def look(model):
+        missing = 1.0 - expressed_variance(data.basis, model.components_.T)
+        curve.append((model.n_samples_seen_, max(missing, 1e-12)))
+
+    model = kind(d, random_state=0)
+    if name == "serial":
+        for start in range(0, len(data.X), 4 * BLOCK):
+            look(model.partial_fit(data.X[start : start + 4 * BLOCK]))
+        return curve
+    if name != "default":
+        model.set_params(batch_size=name * BLOCK)
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(da.from_array(data.X, chunks=(BLOCK, -1)), callback=look)
+    return curve
+
+
+# -- speed ------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--rows", default=1000, help="Samples in a block.")
+@click.option("--blocks", default=400)
+@click.option("--repetitions", default=3, help="Of each number of workers, in turn.")
+def speed(rows, blocks, repetitions):
+    """Samples a second at p = 1000 and d = 50, with one worker and with two."""
+    p, d = 1000, 50
+    table = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "samples.npy"
+        basis = write(path, rows * blocks, p, d)
+        X = from_file(path, rows, blocks, p)
+        for memory in (False, True):  # in this order: environments stay
+            for _ in range(repetitions):
+                for workers in (1, 2):
+                    with cluster(workers, memory) as client:
+                        MaxNormDecomposition(d, random_state=0).fit(X[: 6 * rows])  # compiles and connects
+                        table.append({"workers": workers, "memory": memory, **timed_fit(client, X, basis)})
+            report(table, memory)
+    save("speed", table)
+
+
+def timed_fit(client, X, basis):
+    """Return what a fit takes and moves."""
+    before, seen, begin = moved(client), [], time.perf_counter()
+    model = MaxNormDecomposition(basis.shape[1], random_state=0)
+    model.fit(X, callback=lambda m: seen.append((m.n_samples_seen_, time.perf_counter() - begin)))
+    seconds = time.perf_counter() - begin
+    late = [(n, t) for n, t in seen if n >= len(X) / 10]  # rounds of many blocks
+    state = model.state_
+    message = len(pickle.dumps(model._measure(state.L, state)(np.ones((2, len(state.L))), 0)))
+    return {
+        "samples/s": len(X) / seconds,
+        "samples/s in rounds": (late[-1][0] - late[0][0]) / (late[-1][1] - late[0][1]),
+        "ev": expressed_variance(basis, model.components_.T),
+        "rounds": len(seen),
+        "bytes/sample between workers": (moved(client) - before) / len(X),
+        "bytes/sample to and from the client": 2 * message * len(seen) / len(X),
+    }
+
+
+def moved(client):
+    """Return the bytes that workers have sent to each other."""
+
+    def sent(dask_worker):
+        return sum(entry["total"] for entry in dask_worker.transfer_incoming_log)
+
+    return sum(client.run(sent).values())
+
+
+def report(table, memory):
+    """Show medians, and what two workers gain."""
+    click.echo(f"\np = 1000, d = 50, {'malloc left alone' if memory else 'as Dask sets malloc'}")
+    medians = {}
+    for workers in (1, 2):
+        runs = [row for row in table if row["workers"] == workers and row["memory"] == memory]
+        medians[workers] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+        click.echo(f"  {workers} workers: " + ", ".join(f"{k} {v:.6g}" for k, v in medians[workers].items()))
+    for key in ("samples/s", "samples/s in rounds"):
+        click.echo(f"  gain in {key}: {medians[2][key] / medians[1][key]:.2f}")
+
+
+# -- a model ----------------------------------------------------------------------------------------
+
+# Features, components, rows of a block, blocks of a round: the first are fitted, the second only predicted.
+FITTED = [
+    (p, d, rows, count)
+    for p, d in ((300, 10), (1000, 10), (1000, 50))
+    for rows, count in ((50, 16), (50, 128), (1000, 8), (1000, 32), (2000, 16))
+]
+CHECKED = [(600, 30, 1500, 16), (2000, 20, 500, 32), (1000, 50, 4000, 8), (600, 30, 100, 64)]
+WORKERS = 2
+
+
+def parts_of_a_round(p, d, rows, count, workers):
+    """Return the quantities that a round's time is made of; what is fitted are their prices."""
+    shared = -(-count // workers) * rows
+    return [shared * p, shared * p * d, count, count * p * d, 1.0, p * d * d]
+
+
+NAMES = ("entry", "entry x component", "block", "block x basis entry", "round", "basis update")
+
+
+@main.command()
+@click.option("--repetitions", default=5)
+def model(repetitions):
+    """Fit what a round costs on this machine, check it at other sizes, and carry it further."""
+    table = []
+    with tempfile.TemporaryDirectory() as folder, cluster(WORKERS, memory=True):
+        for p, d, rows, count in FITTED + CHECKED:
+            path = Path(folder) / "samples.npy"
+            write(path, rows * count, p, d)
+            table.append((p, d, rows, count, seconds_of_a_round(path, p, d, rows, count, repetitions)))
+    seen = table[: len(FITTED)]
+    parts = np.array([parts_of_a_round(*row[:4], WORKERS) for row in seen])
+    times = np.array([row[4] for row in seen])
+    prices, _ = nnls(parts / times[:, None], np.ones(len(times)))  # relative errors count
+    click.echo("\nprices: " + ", ".join(f"{name} {x:.3g} s" for name, x in zip(NAMES, prices, strict=True)))
+    for i, (p, d, rows, count, took) in enumerate(table):
+        predicted = float(prices @ parts_of_a_round(p, d, rows, count, WORKERS))
+        kind = "fitted " if i < len(FITTED) else "checked"
+        click.echo(f"{kind} p={p} d={d} rows={rows} blocks={count}: {took:.3f} s, model {predicted:.3f} s")
+    save("model", {"prices": dict(zip(NAMES, prices.tolist(), strict=True)), "rounds": table})
+    for p, d in ((1000, 50), (10_000, 50)):
+        further(prices, p, d)
+
+
+def seconds_of_a_round(path, p, d, rows, count, repetitions):
+    """Return the median time of a round in a basis that stays."""
+    X = from_file(path, rows, count, p)
+    first = np.load(path, mmap_mode="r")[: max(1000, 20 * d)]
+    learner = MaxNormDecomposition(d, random_state=0).fit(np.resize(first, (max(1000, 20 * d), p)))
+    state = learner.state_
+    measure = learner._measure(state.L, state)
+    blocks, since = Blocks.of(X), [state.time + rows * i for i in range(count)]
+    taken = []
+    for _ in range(repetitions + 1):
+        begin = time.perf_counter()
+        added = blocks.total(_contribution, 0, since, learner, measure, state.L.dtype)
+        learner._updated(state, added, state)
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken[1:])
+
+
+def further(prices, p, d, samples=1e11, bandwidth=1e9):
+    """Show what the model says of clusters that nobody here has."""
+    entry, component, block, _, once, update = prices
+    per_sample = entry * p + component * p * d
+    click.echo(f"\np = {p}, d = {d}: {1 / per_sample:.0f} samples/s and worker")
+    for workers in (10, 100, 1000):
+        for rows in (1000, 10_000, 100_000):
+            count = min(10_000, 20 * workers)  # a round of twenty blocks for each worker
+            work = -(-count // workers) * rows * per_sample
+            levels = np.ceil(np.log(count) / np.log(8))
+            network = (levels * 8 + np.log2(workers)) * 8 * p * d / bandwidth
+            centre = count * block + once + update * p * d * d
+            rate = count * rows / (max(work, centre) + network)
+            click.echo(
+                f"  {workers:5} workers, blocks of {rows:6}: round {work:8.1f} s of work, {centre:6.1f} s of "
+                f"scheduling, {network:6.2f} s of network; {rate:.2g} samples/s, "
+                f"{rate * per_sample / workers:4.0%} busy, {samples:.0e} in {samples / rate / 3600:.3g} h"
+            )
+
+
+if __name__ == "__main__":
+    main()
