@@ -24,7 +24,7 @@ from machine import describe
 from scipy.optimize import nnls
 
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA
-from maxnorm._rounds import _contribution
+from maxnorm._rounds import MOST_BLOCKS, _contribution
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.distributed import Blocks
 from maxnorm.metrics import expressed_variance
@@ -221,16 +221,13 @@ FITTED = [
     for rows, count in ((50, 16), (50, 128), (1000, 8), (1000, 32), (2000, 16))
 ]
 CHECKED = [(600, 30, 1500, 16), (2000, 20, 500, 32), (1000, 50, 4000, 8), (600, 30, 100, 64)]
-WORKERS = 2
+NAMES = ("entry", "entry x component", "block on a worker", "block at the centre", "round", "basis update")
 
 
-def parts_of_a_round(p, d, rows, count, workers):
+def parts_of_a_round(workers, p, d, rows, count):
     """Return the quantities that a round's time is made of; what is fitted are their prices."""
-    shared = -(-count // workers) * rows
-    return [shared * p, shared * p * d, count, count * p * d, 1.0, p * d * d]
-
-
-NAMES = ("entry", "entry x component", "block", "block x basis entry", "round", "basis update")
+    turns = -(-count // workers)
+    return [turns * rows * p, turns * rows * p * d, turns, count, 1.0, p * d * d]
 
 
 @main.command()
@@ -238,20 +235,30 @@ NAMES = ("entry", "entry x component", "block", "block x basis entry", "round", 
 def model(repetitions):
     """Fit what a round costs on this machine, check it at other sizes, and carry it further."""
     table = []
-    with tempfile.TemporaryDirectory() as folder, cluster(WORKERS, memory=True):
-        for p, d, rows, count in FITTED + CHECKED:
-            path = Path(folder) / "samples.npy"
-            write(path, rows * count, p, d)
-            table.append((p, d, rows, count, seconds_of_a_round(path, p, d, rows, count, repetitions)))
-    seen = table[: len(FITTED)]
-    parts = np.array([parts_of_a_round(*row[:4], WORKERS) for row in seen])
-    times = np.array([row[4] for row in seen])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "samples.npy"
+        for workers in (1, 2):
+            with cluster(workers, memory=True):
+                for size in FITTED + CHECKED:
+                    p, d, rows, count = size
+                    write(path, rows * count, p, d)
+                    seconds = seconds_of_a_round(path, p, d, rows, count, repetitions)
+                    table.append({"workers": workers, "size": size, "seconds": seconds})
+    fitted = [row for row in table if row["size"] in FITTED]
+    parts = np.array([parts_of_a_round(row["workers"], *row["size"]) for row in fitted])
+    times = np.array([row["seconds"] for row in fitted])
     prices, _ = nnls(parts / times[:, None], np.ones(len(times)))  # relative errors count
     click.echo("\nprices: " + ", ".join(f"{name} {x:.3g} s" for name, x in zip(NAMES, prices, strict=True)))
-    for i, (p, d, rows, count, took) in enumerate(table):
-        predicted = float(prices @ parts_of_a_round(p, d, rows, count, WORKERS))
-        kind = "fitted " if i < len(FITTED) else "checked"
-        click.echo(f"{kind} p={p} d={d} rows={rows} blocks={count}: {took:.3f} s, model {predicted:.3f} s")
+    for row in table:
+        p, d, rows, count = row["size"]
+        row["model"] = float(prices @ parts_of_a_round(row["workers"], *row["size"]))
+        click.echo(
+            f"{'fitted ' if row in fitted else 'checked'} {row['workers']} workers, p={p} d={d} rows={rows} "
+            f"blocks={count}: {row['seconds']:.3f} s, model {row['model']:.3f} s"
+        )
+    for name, rows in (("fitted", fitted), ("checked", [row for row in table if row not in fitted])):
+        errors = [abs(row["model"] / row["seconds"] - 1.0) for row in rows]
+        click.echo(f"{name}: error {statistics.median(errors):.0%} at the median, {max(errors):.0%} at most")
     save("model", {"prices": dict(zip(NAMES, prices.tolist(), strict=True)), "rounds": table})
     for p, d in ((1000, 50), (10_000, 50)):
         further(prices, p, d)
@@ -275,21 +282,23 @@ def seconds_of_a_round(path, p, d, rows, count, repetitions):
 
 
 def further(prices, p, d, samples=1e11, bandwidth=1e9):
-    """Show what the model says of clusters that nobody here has."""
-    entry, component, block, _, once, update = prices
+    """Show what the model says of clusters that nobody here has, with a network of so many bytes a second."""
+    entry, component, on_worker, at_centre, once, update = prices
     per_sample = entry * p + component * p * d
+    message = 8 * p * d / bandwidth
     click.echo(f"\np = {p}, d = {d}: {1 / per_sample:.0f} samples/s and worker")
     for workers in (10, 100, 1000):
         for rows in (1000, 10_000, 100_000):
-            count = min(10_000, 20 * workers)  # a round of twenty blocks for each worker
-            work = -(-count // workers) * rows * per_sample
-            levels = np.ceil(np.log(count) / np.log(8))
-            network = (levels * 8 + np.log2(workers)) * 8 * p * d / bandwidth
-            centre = count * block + once + update * p * d * d
-            rate = count * rows / (max(work, centre) + network)
+            count = min(MOST_BLOCKS, 20 * workers)
+            turns = -(-count // workers)
+            work = turns * (rows * per_sample + on_worker + message)  # a block's sums leave the worker
+            centre = count * at_centre
+            tail = (8 * np.ceil(np.log(count) / np.log(8)) + np.log2(workers)) * message
+            seconds = max(work, centre) + tail + once + update * p * d * d
+            rate = count * rows / seconds
             click.echo(
-                f"  {workers:5} workers, blocks of {rows:6}: round {work:8.1f} s of work, {centre:6.1f} s of "
-                f"scheduling, {network:6.2f} s of network; {rate:.2g} samples/s, "
+                f"  {workers:5} workers, blocks of {rows:6}: {work:7.1f} s of work and {centre:5.1f} s of "
+                f"scheduling a round, {tail:5.2f} s until the sum is home; {rate:.2g} samples/s, "
                 f"{rate * per_sample / workers:4.0%} busy, {samples:.0e} in {samples / rate / 3600:.3g} h"
             )
 

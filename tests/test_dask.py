@@ -250,6 +250,13 @@ def test_answers_of_a_model_with_rows_that_wait():
     np.testing.assert_allclose(model.transform(lazy()).compute(), model.transform(X), atol=1e-12)
 
 
+def test_pandas_out_is_computed_because_it_was_asked_for():
+    model = MaxNormDecomposition(D, random_state=0).fit(X).set_output(transform="pandas")
+    found = model.transform(lazy())
+    assert list(found.columns) == list(model.get_feature_names_out())
+    np.testing.assert_allclose(found, model.transform(X), atol=1e-12)
+
+
 def test_what_cannot_be_answered():
     blocks = lazy()
     for method in ("transform", "decompose", "score_samples"):
@@ -258,8 +265,9 @@ def test_what_cannot_be_answered():
     model = MaxNormDecomposition(D, random_state=0).fit(X)
     with pytest.raises(ValueError, match="has 39 features"):
         model.transform(blocks[:, 1:])
-    with pytest.raises(StreamError, match="two dimensions"):
-        model.fit(da.from_array(X[0]))
+    for flat in (da.from_array(X[0]), dd.from_pandas(pd.Series(X[0]), npartitions=2)):
+        with pytest.raises(StreamError, match="has 1 dimensions"):
+            model.fit(flat)
     with pytest.raises(StreamError, match="no samples"):
         MaxNormDecomposition().fit(lazy()[:0])
     with pytest.raises(ValueError, match="batch_size"):
@@ -410,6 +418,30 @@ def test_a_round_is_tried_again_if_dask_gives_up(reference, tmp_path):
             reference[MaxNormDecomposition],
         )
         assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_large_basis_is_no_reason_to_warn(monkeypatch):
+    """Dask warns of graphs beyond a size; what a round has to send does not count."""
+    limits = []
+
+    def look(block: Stream, big):
+        limits.append(
+            dask.utils.parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
+        )
+
+    Blocks.of(lazy()).apply(look, 0, np.zeros(10**6))
+    assert limits[0] > 8e6 + 1e7
+
+
+def test_workers_need_the_library(monkeypatch):
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster),
+        dask.config.set(scheduler="distributed"),
+    ):
+        monkeypatch.setattr(maxnorm, "__version__", "99.0")
+        with pytest.raises(RuntimeError, match="install maxnorm 99.0 on all workers"):
+            MaxNormDecomposition(D).fit(lazy())
 
 
 def test_blocks_are_streams_of_their_rows():

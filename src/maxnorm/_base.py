@@ -112,13 +112,14 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), sparse matrix, or Stream
-            Samples in rows. NaN marks missing entries. A stream that fails halfway raises its error, and
-            what was learnt until then is kept.
+        X : array-like of shape (n_samples, n_features), sparse matrix, Stream, or Dask array or data frame
+            Samples in rows. NaN marks missing entries. A stream or Dask collection that fails halfway raises
+            its error, and what was learnt until then is kept. Blocks of a Dask collection are learnt from
+            where they live, in rounds (docs/scaling.md).
         y : ignored
         callback : callable or None
-            Called with the estimator after every batch that was read, to show progress, save, or stop by
-            raising an exception, which keeps what was learnt.
+            Called with the estimator after every batch that was read or every round, to show progress, save,
+            or stop by raising an exception, which keeps what was learnt.
 
         Returns
         -------
@@ -159,11 +160,11 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), sparse matrix, or Stream
+        X : array-like of shape (n_samples, n_features), sparse matrix, Stream, or Dask array or data frame
             Samples in rows. NaN marks missing entries.
         y : ignored
         callback : callable or None
-            Called with the estimator after every batch that was read.
+            Called with the estimator after every batch that was read, or every round.
 
         Returns
         -------
@@ -460,7 +461,8 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
         Returns
         -------
         Decomposition
-            Named tuple ``low_rank, noise, residual, coefficients, converged``.
+            Named tuple ``low_rank, noise, residual, coefficients, converged``; of Dask arrays, yet to be
+            computed, if X is a Dask collection.
         """
         if is_dask(X):
             check_is_fitted(self)
@@ -494,7 +496,7 @@ class OnlineFactorisation(SavedMixin, TransformerMixin, BaseEstimator, ABC):  # 
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,), or Dask array for a Dask collection
         """
         if is_dask(X):
             check_is_fitted(self)
@@ -689,7 +691,7 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
+        ndarray of shape (n_samples, n_components), or Dask array for a Dask collection
         """
         if is_dask(X):
             check_is_fitted(self)

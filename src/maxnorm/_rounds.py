@@ -38,9 +38,10 @@ def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) 
         # Lengths that are not known are taken to be those of the blocks so far.
         usual = max(1, (n_seen(model) - seen) // done) if done else 1
         rows = [usual if n is None else n for n in blocks.rows[done : done + MOST_BLOCKS]]
-        count = _blocks_in_round(model, rows)
+        count = _blocks_in_round(model, n_seen(model), rows)
         if count == 1:
-            _learn_block(model, blocks, done)
+            closing = _blocks_in_round(model, n_seen(model) + rows[0], rows[1:]) > 1
+            _learn_block(model, blocks, done, closing)
         else:
             _learn_round(model, blocks, done, rows[:count])
         done += count
@@ -55,32 +56,34 @@ def n_seen(model: Any) -> int:
     return int(model.n_samples_seen_) if model.__sklearn_is_fitted__() else 0
 
 
-def _blocks_in_round(model: Any, rows: list[int]) -> int:
+def _blocks_in_round(model: Any, seen: int, rows: list[int]) -> int:
     """Return how many of the blocks that are left make the next round: as many as fit, but at least one."""
     if not model.__sklearn_is_fitted__() or not model._progress.state.scales.weight:
         return 1
-    size = auto.round_size(n_seen(model), model.half_life)
+    size = auto.round_size(seen, model.half_life)
     if model.batch_size != "auto":
         size = int(model.batch_size)
     return max(1, int(np.searchsorted(np.cumsum(rows), size, side="right")))
 
 
-def _learn_block(model: Any, blocks: Blocks, i: int) -> None:
+def _learn_block(model: Any, blocks: Blocks, i: int, closing: bool) -> None:
+    """Let a worker learn from a block as the serial learner would; if ``closing``, to its last row."""
     sent = copy.copy(model)
     if model.__sklearn_is_fitted__():
         known = model._progress
         sent._progress = Progress(known.state, known.waiting, known.batch)
-    elif not isinstance(model.random_state, int):
-        sent.random_state = check_random_state(model.random_state).randint(2**31 - 1)
-    model.__dict__.update(blocks.apply(_taken, i, sent))
+    else:
+        closing = model.batch_size != "auto"  # it may be more than a block, and rounds need a basis
+        if not isinstance(model.random_state, int):
+            sent.random_state = check_random_state(model.random_state).randint(2**31 - 1)
+    model.__dict__.update(blocks.apply(_taken, i, sent, closing))
 
 
-def _taken(block: Stream, model: Any) -> dict[str, Any]:
+def _taken(block: Stream, model: Any, closing: bool) -> dict[str, Any]:
     """Return what a model has learnt after one more block."""
     if block.n_samples:
-        begins = not model.__sklearn_is_fitted__()
         model.partial_fit(block)
-        if begins and model.batch_size != "auto":  # which may be more than a block: rounds need a basis
+        if closing:
             model.flush()
     return {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
 
@@ -132,4 +135,4 @@ def _answer(block: Stream, model: Any, method: str, outputs: list[Output]) -> tu
     if not block.n_samples:
         return tuple(output.empty for output in outputs)
     answer = getattr(model, method)(block)
-    return answer if isinstance(answer, tuple) else (answer,)
+    return answer if isinstance(answer, tuple) else (np.asarray(answer),)  # or a frame, by set_output

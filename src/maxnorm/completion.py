@@ -171,7 +171,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
+        ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
         """
         if is_dask(X):
             check_is_fitted(self)

@@ -22,7 +22,6 @@ from uuid import uuid4
 import numpy as np
 
 from maxnorm._threads import one_blas_thread
-from maxnorm.streams.memory import require_two_dimensions
 from maxnorm.streams.stream import Stream, StreamError, needs
 
 FAN_IN = 8  # sums that a task of the tree adds up
@@ -53,13 +52,17 @@ class Blocks:
         """Look at a collection without computing any of it."""
         needs("dask.array", "a Dask collection", "dask")
         is_frame = hasattr(X, "npartitions") and hasattr(X, "columns")
+        if X.ndim != 2:
+            raise StreamError(
+                f"the Dask collection: has {X.ndim} dimensions; samples x features are expected, so reshape it "
+                "to two dimensions"
+            )
         names: tuple[str, ...] | None = None
         rows: tuple[int | None, ...]
         if is_frame:
             names, rows = tuple(str(name) for name in X.columns), (None,) * X.npartitions
             single = len(names) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
         else:
-            require_two_dimensions(X.shape, "the Dask array")
             if np.isnan(X.shape[1]):
                 raise StreamError(
                     "the Dask array: its number of columns is not known; compute_chunk_sizes() finds it"
@@ -77,7 +80,8 @@ class Blocks:
 
     def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
         """Compute ``function(block, *arguments)`` of one block."""
-        return self._computed(lambda: self._tasks(function, i, [()], arguments)[0], i, i + 1)
+        with _graphs_larger_by(arguments):
+            return self._computed(lambda: self._tasks(function, i, [()], arguments)[0], i, i + 1)
 
     def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
         """Compute the sum of ``function(block, one of each, *arguments)`` over consecutive blocks.
@@ -93,7 +97,8 @@ class Blocks:
                 level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
             return level[0]
 
-        return self._computed(tree, first, first + len(each))
+        with _graphs_larger_by(arguments):
+            return self._computed(tree, first, first + len(each))
 
     def _tasks(
         self, function: Callable[..., Any], first: int, each: list[tuple[Any, ...]], arguments: Any
@@ -180,6 +185,16 @@ def _array_called(X: Any, call: Call) -> Any:
     """Return a Dask array whose chunks are what a call says of each chunk, whatever that is."""
     chunks = (X.chunks[0], (1,))
     return X.map_blocks(_answer, call=_shared(call), chunks=chunks, meta=np.empty((0, 1), dtype=object))
+
+
+def _graphs_larger_by(arguments: Any) -> Any:
+    """Let Dask warn of large graphs as ever, but not because of what every round has to send."""
+    import dask
+    from dask.utils import parse_bytes
+
+    name = "distributed.admin.large-graph-warning-threshold"
+    limit: int = parse_bytes(dask.config.get(name, "10MB"))
+    return dask.config.set({name: limit + len(pickle.dumps(arguments))})
 
 
 def _chunks(X: Any, first: int, last: int) -> list[Any]:
