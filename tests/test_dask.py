@@ -206,9 +206,15 @@ def test_completion_that_is_robust():
     assert relative_error(clean, model.decompose(lazy(Z)).low_rank.compute()) < 0.05
 
 
-def test_data_frames():
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, with the newest pandas
+@pytest.mark.parametrize("stored", [False, True])
+def test_data_frames(stored, tmp_path):
     frame = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(P)])
     frames = dd.from_pandas(frame, npartitions=24)
+    if stored:
+        for i in range(24):
+            frame[ROWS * i : ROWS * (i + 1)].to_parquet(tmp_path / f"{i:02}.parquet", index=False)
+        frames = dd.read_parquet(tmp_path)
     model = MaxNormDecomposition(D, random_state=0).fit(frames)
     assert list(model.feature_names_in_) == list(frame.columns)
     same(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
@@ -440,7 +446,7 @@ def test_workers_need_the_library(monkeypatch):
         dask.config.set(scheduler="distributed"),
     ):
         monkeypatch.setattr(maxnorm, "__version__", "99.0")
-        with pytest.raises(RuntimeError, match="install maxnorm 99.0 on all workers"):
+        with pytest.raises(RuntimeError, match=r"install maxnorm 99\.0 on all workers"):
             MaxNormDecomposition(D).fit(lazy())
 
 

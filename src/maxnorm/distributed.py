@@ -36,6 +36,8 @@ class BlockError(StreamError):
 class Blocks:
     """The samples of a Dask array or data frame, in blocks of whole rows.
 
+    The collection is a Dask array, of which the chunks may be pandas data frames or sparse matrices.
+
     Functions of blocks get each of them as a :class:`Stream`, and arguments that are sent out once.
     """
 
@@ -45,35 +47,34 @@ class Blocks:
     n_features: int
     names: tuple[str, ...] | None
     dtype: np.dtype[Any]
-    is_frame: bool
 
     @classmethod
     def of(cls, X: Any) -> Blocks:
         """Look at a collection without computing any of it."""
         needs("dask.array", "a Dask collection", "dask")
-        is_frame = hasattr(X, "npartitions") and hasattr(X, "columns")
         if X.ndim != 2:
             raise StreamError(
-                f"the Dask collection: has {X.ndim} dimensions; samples x features are expected, so reshape it "
-                "to two dimensions"
+                f"the Dask collection: has {X.ndim} dimensions; samples x features are expected, so reshape "
+                "it to two dimensions"
             )
-        names: tuple[str, ...] | None = None
-        rows: tuple[int | None, ...]
-        if is_frame:
-            names, rows = tuple(str(name) for name in X.columns), (None,) * X.npartitions
+        names = None
+        if hasattr(X, "npartitions") and hasattr(X, "columns"):  # a data frame: its partitions as chunks
+            names = tuple(str(name) for name in X.columns)
             single = len(names) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
+            like = np.empty((0, len(names)), dtype=object)
+            X = X.map_partitions(_itself, meta=like, enforce_metadata=False)
         else:
             if np.isnan(X.shape[1]):
                 raise StreamError(
                     "the Dask array: its number of columns is not known; compute_chunk_sizes() finds it"
                 )
             X = X.rechunk({1: -1})
-            rows = tuple(None if np.isnan(n) else int(n) for n in X.chunks[0])
             single = X.dtype == np.float32
+        rows = tuple(None if np.isnan(n) else int(n) for n in X.chunks[0])
         known = list(takewhile(lambda n: n is not None, rows))
         starts = (*accumulate(known, initial=0), *(None for _ in rows[len(known) + 1 :]))[: len(rows)]
         dtype = np.dtype(np.float32 if single else np.float64)
-        return cls(X, rows, starts, int(X.shape[1]), names, dtype, is_frame)
+        return cls(X, rows, starts, int(X.shape[1]), names, dtype)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,16 +107,12 @@ class Blocks:
         """Return lazy calls for blocks, each with arguments of its own before those of all."""
         last = first + len(each)
         places = [Place(self._title(i), self.starts[i] or 0) for i in range(first, last)]
-        if self.is_frame:
-            call = Call(function, arguments, self.names, places, each)
-            return list(np.ravel(_frame_called(self.collection.partitions[first:last], call).to_delayed()))
         call = Call(function, arguments, self.names, places, each, first)
-        return _chunks(_array_called(self.collection, call), first, last)
+        return _chunks(_called(self.collection, call), first, last)
 
     def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
         """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
-        apply = _frame_called if self.is_frame else _array_called
-        whole = apply(self.collection, Call(function, arguments, self.names))
+        whole = _called(self.collection, Call(function, arguments, self.names))
         parts = [
             whole.map_blocks(_piece, k, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
             for k, o in enumerate(outputs)
@@ -181,7 +178,7 @@ def _shared(call: Call) -> Any:
     return delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
 
 
-def _array_called(X: Any, call: Call) -> Any:
+def _called(X: Any, call: Call) -> Any:
     """Return a Dask array whose chunks are what a call says of each chunk, whatever that is."""
     chunks = (X.chunks[0], (1,))
     return X.map_blocks(_answer, call=_shared(call), chunks=chunks, meta=np.empty((0, 1), dtype=object))
@@ -212,14 +209,13 @@ def _chunks(X: Any, first: int, last: int) -> list[Any]:
     return [Delayed(key, graph, layer=layer) for key in keys]  # type: ignore[no-untyped-call]
 
 
-def _frame_called(X: Any, call: Call) -> Any:
-    """Return the same for the partitions of a data frame."""
-    return X.map_partitions(_answer, call=_shared(call), meta=np.empty((0, 1), dtype=object))
+def _itself(frame: Any) -> Any:
+    return frame
 
 
-def _answer(block: Any, call: Call, block_id: Any = None, partition_info: Any = None) -> Any:
+def _answer(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
     """Call a function of a block on a worker; what goes wrong with the data says where."""
-    i = (partition_info["number"] if block_id is None else block_id[0]) - call.first
+    i = block_id[0] - call.first
     place = call.places[i] if call.places else Place(f"block {i}", 0)
     stream = Stream(
         lambda _: iter([block]),
