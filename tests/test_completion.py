@@ -107,6 +107,14 @@ def test_the_best_radius_balances_loss_and_norm():
     assert found == pytest.approx(best, rel=0.05)
 
 
+def test_without_pressure_the_ball_stays():
+    assert best_radius(np.zeros(9), 0.0) == best_radius(np.zeros(9), 1.0) == 0.98
+    assert best_radius(np.linspace(9.0, 1.0, 9), 0.5) == 2.0
+    X = make_corrupted_low_rank(200, 20, 2, corruption=0.0, missing=0.5, random_state=0).X
+    model = MaxNormCompletion(2, lambda1=0.0, n_epochs=30, batch_size=20, random_state=0).fit(X)
+    assert np.abs(model.components_).max() < 1e3
+
+
 def test_steps_lower_the_objective():
     data = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.7, random_state=0)
     Z = entries_of(data.X)

@@ -101,15 +101,40 @@ def test_a_round_is_one_large_batch(missing):
     assert (found.time, found.n_samples) == (expected.time, expected.n_samples) == (1100, 1100)
 
 
-def test_contributions_can_be_grouped_in_any_way():
-    model = MaxNormDecomposition(D, forgetting=3.0, half_life=400.0, random_state=0).fit(X[:500])
+@pytest.mark.parametrize("kind", ["rows", "entries"])
+def test_contributions_can_be_grouped_in_any_way(kind):
+    settings = {"forgetting": 3.0, "half_life": 400.0, "random_state": 0}
+    if kind == "rows":
+        model, Z = MaxNormDecomposition(D, **settings).fit(X[:500]), X.copy()
+    else:
+        Z = holes()[1]
+        model = MaxNormCompletion(D, biases=True, lambda1=0.1, **settings).fit(Z[:500])
+    Z[600:650] = np.nan  # nothing in it
     measure = model._measure(model.state_.L, model.state_)
-    a, b, c = (measure(X[i : i + 50], i) for i in (500, 550, 600))
-    left, right = (a + b) + c, a + (b + c)
-    for x, y in ((left.statistics.A, right.statistics.A), (left.statistics.B, right.statistics.B)):
-        np.testing.assert_allclose(x, y, rtol=1e-12)
-    assert left.fades.statistics == pytest.approx(right.fades.statistics)
-    assert left.scales.residual == pytest.approx(right.scales.residual)
+    a, b, c, d = (measure(Z[i : i + 50], i) for i in (500, 550, 600, 650))
+    left, right = ((a + b) + c) + d, a + (b + (c + d))
+    assert (left.n_samples, left.n_full) == (right.n_samples, right.n_full) == (200, 150)
+    for name in ("statistics", "scales", "fades", "biases"):
+        for field in vars(getattr(left, name) or left.fades):
+            x, y = (getattr(getattr(part, name) or part.fades, field) for part in (left, right))
+            if x is not None:
+                np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-14)
+    assert left.demand == pytest.approx(right.demand)
+    np.testing.assert_allclose(left.pressure, right.pressure)
+    assert (left.biases is not None) == (kind == "entries")
+
+
+def test_a_round_of_entries_is_one_large_batch():
+    Z = entries(holes()[1][:600])
+    model = MaxNormCompletion(D, forgetting=3.0, half_life=400.0, lambda1=0.1, random_state=0).fit(Z[:500])
+    measure = model._measure(model.state_.L, model.state_)
+    whole, parts = measure(Z, 500), measure(Z[:250], 500) + measure(Z[250:], 750)
+    for name in ("A", "B", "r", "loss", "weight", "entries", "grams"):
+        np.testing.assert_allclose(
+            getattr(parts.statistics, name), getattr(whole.statistics, name), rtol=1e-9, atol=1e-12
+        )
+    np.testing.assert_allclose(parts.pressure, whole.pressure, atol=1e-12)
+    assert parts.fades.statistics == pytest.approx(whole.fades.statistics)
 
 
 def test_forgetting_follows_a_drift():
@@ -117,8 +142,13 @@ def test_forgetting_follows_a_drift():
     first, second = (np.linalg.qr(rng.standard_normal((P, D)))[0] for _ in range(2))
     R = rng.standard_normal((4000, D))
     Z = np.concatenate([R[:2000] @ first.T, R[2000:] @ second.T])
-    model = MaxNormDecomposition(D, half_life=200.0, random_state=0).fit(lazy(Z, 50))
-    assert expressed_variance(second, model.components_.T) > 0.99
+    seen = []
+    model = MaxNormDecomposition(D, half_life=200.0, random_state=0)
+    model.fit(lazy(Z, 5), callback=lambda m: seen.append(m.n_samples_seen_))
+    assert np.diff(seen).max() == 20  # a tenth of the half-life
+    serial = MaxNormDecomposition(D, half_life=200.0, random_state=0).fit(Z)
+    ev = [expressed_variance(second, m.components_.T) for m in (model, serial)]
+    assert ev[0] > max(0.99, ev[1] - 0.002)
 
 
 def test_several_passes_and_more_later():
@@ -156,6 +186,9 @@ def test_lengths_that_nobody_knows_and_empty_blocks():
     assert np.isnan(chosen.shape[0])
     model = MaxNormDecomposition(D, random_state=0).fit(chosen)
     assert model.n_samples_seen_ == (X[:, 0] > 0).sum()
+    again = []
+    model.set_params(half_life=400.0).partial_fit(chosen, callback=lambda m: again.append(m.n_samples_seen_))
+    assert np.diff([model.n_samples_seen_ // 2, *again]).max() < 1.5 * ROWS
     gap = da.concatenate([lazy(X[:300]), lazy(X[:0]), lazy(X[300:])])
     same(
         MaxNormDecomposition(D, random_state=0).fit(gap), MaxNormDecomposition(D, random_state=0).fit(lazy())
@@ -169,6 +202,36 @@ def test_zeros_change_nothing():
     assert model.n_samples_seen_ == N + 600
     assert model.state_.time == N
     assert expressed_variance(DATA.basis, model.components_.T) > 0.999
+
+
+def test_a_new_fit_forgets_the_names_of_the_last():
+    frame = dd.from_pandas(pd.DataFrame(X, columns=[f"sensor {i}" for i in range(P)]), npartitions=4)
+    model = MaxNormDecomposition(D, random_state=0).fit(frame).fit(lazy())
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_a_seed_is_a_seed():
+    same(
+        MaxNormDecomposition(D, random_state=np.int64(0)).fit(lazy()),
+        MaxNormDecomposition(D, random_state=0).fit(lazy()),
+    )
+
+
+def test_a_noise_that_only_cloudpickle_can_send():
+    class Mine:
+        def prox(self, V):
+            return V - np.clip(V, -0.1, 0.1)
+
+        def value(self, E):
+            return 0.1 * np.abs(E).sum(axis=1)
+
+    model = MaxNormDecomposition(D, noise=Mine(), random_state=0).fit(lazy())
+    assert expressed_variance(DATA.basis, model.components_.T) > 0.99
+
+
+def test_a_pandas_column_called_dask_is_just_that():
+    frame = pd.DataFrame(X[:, :3], columns=["dask", "npartitions", "chunks"])
+    assert MaxNormDecomposition(1).fit(frame).n_samples_seen_ == N
 
 
 def test_the_rank_can_be_found():
@@ -192,6 +255,8 @@ def test_completion(sparse, biases):
         model.transform(blocks).compute(), model.transform(entries(Z) if sparse else Z), atol=1e-8
     )
     assert model.predict(blocks).shape == Z.shape
+    single = blocks.astype(np.float32)
+    assert model.transform(single).dtype == model.transform(single).compute().dtype
 
 
 def entries(Z):
@@ -426,7 +491,7 @@ def test_a_round_is_tried_again_if_dask_gives_up(reference, tmp_path):
         assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_large_basis_is_no_reason_to_warn(monkeypatch):
+def test_a_large_basis_is_no_reason_to_warn():
     """Dask warns of graphs beyond a size; what a round has to send does not count."""
     limits = []
 
@@ -445,9 +510,10 @@ def test_workers_need_the_library(monkeypatch):
         Client(cluster),
         dask.config.set(scheduler="distributed"),
     ):
-        monkeypatch.setattr(maxnorm, "__version__", "99.0")
-        with pytest.raises(RuntimeError, match=r"install maxnorm 99\.0 on all workers"):
-            MaxNormDecomposition(D).fit(lazy())
+        for answer, has in (("'0.0.1'", r"maxnorm 0\.0\.1"), ("__import__('no_such_library')", "no maxnorm")):
+            monkeypatch.setattr(maxnorm.distributed, "VERSION", answer)
+            with pytest.raises(RuntimeError, match=f"has {has}; install maxnorm .* on all workers"):
+                MaxNormDecomposition(D).fit(lazy())
 
 
 def test_blocks_are_streams_of_their_rows():

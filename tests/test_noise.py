@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from maxnorm.encoding import encode
 from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared, is_adaptive, is_row_noise
+from maxnorm.norms import MaxNorm
 
 NOISES = [L1(0.7), L21(1.3), Squared(0.4), NoNoise()]
 
@@ -99,3 +101,30 @@ def test_capped_noise_is_lenient_with_samples_and_features_that_are_fitted_badly
     lenient = CappedL1(0.1, 1.0, huber=0.0, reject=0.0, leniency=np.where(np.arange(400) == 7, 1e4, 1.0))
     assert (lenient.prox(V)[:, 7] == 0).all()
     assert (lenient.prox(V)[1] != 0).mean() > 0.9
+
+
+def test_a_noise_may_return_what_it_was_given():
+    """Work space is reused, but never that of somebody else."""
+
+    class Free:
+        def prox(self, V):
+            return V
+
+        def value(self, E):
+            return np.zeros(len(E))
+
+    class Stubborn(Free):
+        def thresholds(self, V):
+            return np.ones((len(V), 2))
+
+        def pull_at(self, V, thresholds, out=None):
+            return V
+
+        def loss_at(self, V, thresholds):
+            return 0.5 * (V**2).sum(axis=1)
+
+    rng = np.random.default_rng(0)
+    Z, L = rng.standard_normal((6, 8)), rng.standard_normal((8, 2))
+    for noise in (Free(), Stubborn()):
+        code = encode(Z, L, norm=MaxNorm(0.1), noise=noise)
+        np.testing.assert_allclose(code.R @ L.T + code.E + code.residual, Z, atol=1e-12)

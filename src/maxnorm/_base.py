@@ -45,6 +45,7 @@ from maxnorm.norms import FactorNorm
 from maxnorm.online import Progress, State, measure, split_missing, surrogate, updated
 from maxnorm.statistics import Contribution, Selection
 from maxnorm.streams import Stream, StreamError, open_stream
+from maxnorm.streams.memory import is_dask
 from maxnorm.streams.stream import stacked
 
 FIRST_BASIS = 1729  # sets the generator of the first basis apart from others with the same seed
@@ -718,11 +719,6 @@ def as_stream(X: Any, callback: object = None) -> Stream | None:
         return X
     lazy = sp.issparse(X) or is_dask(X)
     return open_stream(X) if lazy or callback is not None else None
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array or data frame."""
-    return hasattr(X, "dask")
 
 
 def n_rows(Z: Any) -> int:

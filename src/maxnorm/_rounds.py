@@ -9,8 +9,10 @@ the serial learner would.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -35,8 +37,8 @@ def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) 
     check_workers(maxnorm.__version__)
     done, seen = 0, n_seen(model)
     while done < len(blocks):
-        # Lengths that are not known are taken to be those of the blocks so far.
-        usual = max(1, (n_seen(model) - seen) // done) if done else 1
+        # Lengths that are not known are taken to be those of the blocks so far; without any, to be large.
+        usual = max(1, (n_seen(model) - seen) // done) if done else sys.maxsize // MOST_BLOCKS
         rows = [usual if n is None else n for n in blocks.rows[done : done + MOST_BLOCKS]]
         count = _blocks_in_round(model, n_seen(model), rows)
         if count == 1:
@@ -74,9 +76,12 @@ def _learn_block(model: Any, blocks: Blocks, i: int, closing: bool) -> None:
         sent._progress = Progress(known.state, known.waiting, known.batch)
     else:
         closing = model.batch_size != "auto"  # it may be more than a block, and rounds need a basis
-        if not isinstance(model.random_state, int):
+        if not isinstance(model.random_state, Integral):
             sent.random_state = check_random_state(model.random_state).randint(2**31 - 1)
-    model.__dict__.update(blocks.apply(_taken, i, sent, closing))
+    learnt = blocks.apply(_taken, i, sent, closing)
+    for name in _learnt_names(model):
+        delattr(model, name)
+    model.__dict__.update(learnt)
 
 
 def _taken(block: Stream, model: Any, closing: bool) -> dict[str, Any]:
@@ -85,7 +90,12 @@ def _taken(block: Stream, model: Any, closing: bool) -> dict[str, Any]:
         model.partial_fit(block)
         if closing:
             model.flush()
-    return {name: value for name, value in vars(model).items() if name not in model.get_params(deep=False)}
+    return {name: getattr(model, name) for name in _learnt_names(model)}
+
+
+def _learnt_names(model: Any) -> list[str]:
+    """Return the names of all attributes that are not parameters."""
+    return [name for name in vars(model) if name not in model.get_params(deep=False)]
 
 
 def _learn_round(model: Any, blocks: Blocks, first: int, rows: list[int]) -> None:
@@ -127,11 +137,12 @@ def lazily(model: Any, X: Any, method: str, *outputs: Output) -> list[Any]:
     check_features(model, blocks.names, blocks.n_features, "the Dask collection")
     snapshot = copy.copy(model)
     snapshot._progress = Progress(model.state_)
-    kinds = [replace(o, dtype=o.dtype or blocks.dtype) for o in outputs]
-    return blocks.lazily(_answer, kinds, snapshot, method, kinds)
+    dtype = np.dtype(np.float64) if blocks.is_sparse and model._unstored is None else blocks.dtype
+    kinds = [replace(o, dtype=o.dtype or dtype) for o in outputs]
+    return blocks.lazily(_said_of, kinds, snapshot, method, kinds)
 
 
-def _answer(block: Stream, model: Any, method: str, outputs: list[Output]) -> tuple[Any, ...]:
+def _said_of(block: Stream, model: Any, method: str, outputs: list[Output]) -> tuple[Any, ...]:
     if not block.n_samples:
         return tuple(output.empty for output in outputs)
     answer = getattr(model, method)(block)

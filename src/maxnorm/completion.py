@@ -17,7 +17,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import auto, selection
-from maxnorm._base import BLOCK_ENTRIES, Measure, RandomState, Samples, is_dask, n_rows, seed_of
+from maxnorm._base import BLOCK_ENTRIES, Measure, RandomState, Samples, n_rows, seed_of
 from maxnorm._linalg import row_norms
 from maxnorm._typing import Array, Mask
 from maxnorm._validation import invalid, is_number
@@ -37,6 +37,7 @@ from maxnorm.observed import (
 )
 from maxnorm.online import State
 from maxnorm.statistics import Contribution, Selection, SufficientStatistics
+from maxnorm.streams.memory import is_dask
 
 MOSTLY_OBSERVED = 0.8  # share of the entries from which one Gram matrix serves all features
 BATCH_NUMBERS = 2**18  # of coefficients in a batch: memory stays flat
@@ -486,7 +487,17 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
 
 def _measured_rows(measure: Measure, Z: Any, since: int) -> Contribution:
-    return measure(_dense(Z) if isinstance(Z, sp.csr_array) else Z, since)
+    if not isinstance(Z, sp.csr_array):
+        return measure(Z, since)
+    total = None
+    for part in gen_batches(
+        Z.shape[0], max(1, BLOCK_ENTRIES // Z.shape[1])
+    ):  # it is not made dense as a whole
+        added = measure(_dense(Z[part]), since)
+        since += added.n_full
+        total = added if total is None else total + added
+    assert total is not None  # a batch has rows
+    return total
 
 
 def _measured_entries(L: Array, Z: Any, since: int, **settings: Any) -> Contribution:

@@ -9,23 +9,25 @@ be computed again.
 
 from __future__ import annotations
 
-import pickle
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from importlib import metadata
 from itertools import accumulate, takewhile
 from operator import add
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import scipy.sparse as sp
 
 from maxnorm._threads import one_blas_thread
 from maxnorm.streams.stream import Stream, StreamError, needs
 
 FAN_IN = 8  # sums that a task of the tree adds up
+VERSION = "__import__('maxnorm').__version__"  # to be asked of workers that may not have it
 ATTEMPTS = 3  # at a round of which a task has lost several workers, for instance to a lack of memory
+PAUSE = 1.0  # seconds until then, in which Dask forgets the failure and finds new workers
 
 
 class BlockError(StreamError):
@@ -47,6 +49,7 @@ class Blocks:
     n_features: int
     names: tuple[str, ...] | None
     dtype: np.dtype[Any]
+    is_sparse: bool
 
     @classmethod
     def of(cls, X: Any) -> Blocks:
@@ -74,15 +77,15 @@ class Blocks:
         known = list(takewhile(lambda n: n is not None, rows))
         starts = (*accumulate(known, initial=0), *(None for _ in rows[len(known) + 1 :]))[: len(rows)]
         dtype = np.dtype(np.float32 if single else np.float64)
-        return cls(X, rows, starts, int(X.shape[1]), names, dtype)
+        return cls(X, rows, starts, int(X.shape[1]), names, dtype, sp.issparse(X._meta))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
         """Compute ``function(block, *arguments)`` of one block."""
-        with _graphs_larger_by(arguments):
-            return self._computed(lambda: self._tasks(function, i, [()], arguments)[0], i, i + 1)
+        call = Call.of(function, arguments, self.names, i, [self._place(i)])
+        return self._computed(lambda: _chunks(self.collection, call)[0], call)
 
     def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
         """Compute the sum of ``function(block, one of each, *arguments)`` over consecutive blocks.
@@ -91,47 +94,42 @@ class Blocks:
         """
         from dask.delayed import delayed
 
+        places = [self._place(first + i, own) for i, own in enumerate(each)]
+        call = Call.of(function, arguments, self.names, first, places)
+
         def tree() -> Any:
-            level = self._tasks(function, first, [(own,) for own in each], arguments)
+            level = _chunks(self.collection, call)
             while len(level) > 1:
                 groups = range(0, len(level), FAN_IN)
                 level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
             return level[0]
 
-        with _graphs_larger_by(arguments):
-            return self._computed(tree, first, first + len(each))
-
-    def _tasks(
-        self, function: Callable[..., Any], first: int, each: list[tuple[Any, ...]], arguments: Any
-    ) -> list[Any]:
-        """Return lazy calls for blocks, each with arguments of its own before those of all."""
-        last = first + len(each)
-        places = [Place(self._title(i), self.starts[i] or 0) for i in range(first, last)]
-        call = Call(function, arguments, self.names, places, each, first)
-        return _chunks(_called(self.collection, call), first, last)
+        return self._computed(tree, call)
 
     def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
         """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
-        whole = _called(self.collection, Call(function, arguments, self.names))
+        whole = _called(self.collection, Call.of(function, arguments, self.names))
         parts = [
             whole.map_blocks(_piece, k, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
             for k, o in enumerate(outputs)
         ]
         return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
 
-    def _computed(self, lazy: Callable[[], Any], first: int, last: int) -> Any:
+    def _computed(self, lazy: Callable[[], Any], call: Call) -> Any:
         try:
-            return _patiently(lazy)
+            with _graphs_larger_by(call.size):
+                return _patiently(lazy)
         except (BlockError, ArithmeticError):
             raise
         except Exception as error:  # of whatever is behind a block
-            more = last - first - 1
-            which = f"{self._title(first)} or one of the {more} after it" if more else self._title(first)
+            title, more = call.places[0].title, len(call.places) - 1
+            which = f"{title} or one of the {more} after it" if more else title
             raise BlockError(f"{which}: cannot be computed: {error}") from error
 
-    def _title(self, i: int) -> str:
+    def _place(self, i: int, *own: Any) -> Place:
         first, n = self.starts[i], self.rows[i]
-        return f"block {i}" + ("" if first is None or not n else f" (rows {first} to {first + n - 1})")
+        rows = "" if first is None or not n else f" (rows {first} to {first + n - 1})"
+        return Place(f"block {i}{rows}", first or 0, own)
 
 
 @dataclass(frozen=True)
@@ -150,10 +148,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Place:
-    """Which block it is, and the row at which it begins, if that is known."""
+    """Which block it is, the row at which it begins if that is known, and what is for it alone."""
 
     title: str
     first: int
+    own: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,48 +162,64 @@ class Call:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     names: tuple[str, ...] | None
-    places: Sequence[Place] = ()
-    each: Sequence[tuple[Any, ...]] = ()
-    first: int = 0  # number of the block that is the first of the places
+    first: int  # number of the block that has the first of the places
+    places: Sequence[Place]
+    size: int  # in bytes
 
-    def __sizeof__(self) -> int:  # Dask asks
-        return len(pickle.dumps(self.arguments))
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        names: tuple[str, ...] | None,
+        first: int = 0,
+        places: Sequence[Place] = (),
+    ) -> Call:
+        """Return a call that knows its size."""
+        import cloudpickle
 
+        size = len(cloudpickle.dumps((function, arguments, places)))
+        return cls(function, arguments, names, first, places, size)
 
-def _shared(call: Call) -> Any:
-    """Return a call as a key of the graph: it is sent once, and again if the worker that has it dies."""
-    from dask.delayed import delayed
-
-    return delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
+    def __sizeof__(self) -> int:  # Dask asks before it moves one
+        return self.size
 
 
 def _called(X: Any, call: Call) -> Any:
-    """Return a Dask array whose chunks are what a call says of each chunk, whatever that is."""
+    """Return a Dask array whose chunks are what a call says of each chunk, whatever that is.
+
+    The call is a key of the graph: it is sent once, and again if the worker that has it dies.
+    """
+    from dask.delayed import delayed
+
+    shared = delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
     chunks = (X.chunks[0], (1,))
-    return X.map_blocks(_answer, call=_shared(call), chunks=chunks, meta=np.empty((0, 1), dtype=object))
+    return X.map_blocks(_answer, call=shared, chunks=chunks, meta=np.empty((0, 1), dtype=object))
 
 
-def _graphs_larger_by(arguments: Any) -> Any:
+def _graphs_larger_by(size: int) -> Any:
     """Let Dask warn of large graphs as ever, but not because of what every round has to send."""
     import dask
     from dask.utils import parse_bytes
 
     name = "distributed.admin.large-graph-warning-threshold"
     limit: int = parse_bytes(dask.config.get(name, "10MB"))
-    return dask.config.set({name: limit + len(pickle.dumps(arguments))})
+    return dask.config.set({name: limit + size})
 
 
-def _chunks(X: Any, first: int, last: int) -> list[Any]:
-    """Return chunks of an array as to_delayed does, but only some, and without a task for choosing them.
+def _chunks(X: Any, call: Call) -> list[Any]:
+    """Return lazy answers for the chunks that a call has places for.
 
-    Optimised from the whole array on, reading a block and looking at it are one task.
+    As ``called.blocks[...].to_delayed()``, but without a task for choosing blocks: optimised from the whole
+    array on, reading a block and looking at it are one task, so that no block need move.
     """
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
-    keys = [(X.name, i, 0) for i in range(first, last)]
-    layer = f"round-{X.name}"
-    tasks = X.__dask_optimize__(X.__dask_graph__(), keys)
+    called = _called(X, call)
+    keys = [(called.name, call.first + i, 0) for i in range(len(call.places))]
+    layer = f"round-{called.name}"
+    tasks = called.__dask_optimize__(called.__dask_graph__(), keys)
     graph = HighLevelGraph.from_collections(layer, tasks, dependencies=())
     return [Delayed(key, graph, layer=layer) for key in keys]  # type: ignore[no-untyped-call]
 
@@ -226,7 +241,8 @@ def _answer(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
         first=place.first,
     )
     try:
-        return call.function(stream, *(call.each[i] if call.each else ()), *call.arguments)
+        with one_blas_thread():  # workers have as many as there are cores
+            return call.function(stream, *place.own, *call.arguments)
     except (ValueError, TypeError) as error:
         message = str(error)
         raise BlockError(message if place.title in message else f"{place.title}: {message}") from error
@@ -251,7 +267,7 @@ def _patiently(lazy: Callable[[], Any]) -> Any:
             try:
                 return lazy().compute()
             except _killed_worker():
-                continue
+                time.sleep(PAUSE)
         return lazy().compute()
 
 
@@ -262,8 +278,8 @@ def check_workers(version: str) -> None:
     client: Any = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call]
     if not hasattr(client, "run"):  # no cluster
         return
-    for worker, found in client.run(metadata.version, "maxnorm", on_error="return").items():
-        if isinstance(found, metadata.PackageNotFoundError) or (isinstance(found, str) and found != version):
+    for worker, found in client.run(eval, VERSION, on_error="return").items():
+        if isinstance(found, ImportError) or (isinstance(found, str) and found != version):
             has = f"maxnorm {found}" if isinstance(found, str) else "no maxnorm"
             raise RuntimeError(f"worker {worker} has {has}; install maxnorm {version} on all workers")
 

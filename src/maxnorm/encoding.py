@@ -98,7 +98,7 @@ def encode(
         thresholds = thresholds.astype(Z.dtype, copy=False)
         pull = noise.pull_at(seen, thresholds)
         penalty = noise.loss_at(seen, thresholds) - 0.5 * np.einsum("ij,ij->i", pull, pull)
-        E = np.subtract(seen, pull, out=pull)
+        E = np.subtract(seen, pull, out=None if np.may_share_memory(pull, seen) else pull)
     else:
         E = noise.prox(seen)
         penalty = noise.value(E)

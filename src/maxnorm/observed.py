@@ -214,9 +214,9 @@ def measure_entries(
         return weights, float(decay(since, now, forgetting, half_life))
 
     weights, fade = age(forgetting)
-    slow, kept = age(min(forgetting, 1.0))  # biases do not depend on the basis, which is what gets stale
-    found, targets = None, Z
+    found, targets, kept = None, Z, 1.0
     if biases is not None:
+        slow, kept = age(min(forgetting, 1.0))  # they do not depend on the basis, which is what gets stale
         found = biases.from_batch(Z, code.rows, slow)
         new = biases.scaled(kept) + found
         known = new.mean + new.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
@@ -265,4 +265,6 @@ def best_radius(pressure: Array, price: float) -> float:
     ``rho tau``. The derivative of the loss by rho is minus the sum of the multipliers, and that of the norm
     ``lambda1 tau^2``, the ``price``; where they meet is best.
     """
+    if pressure[0] <= price:  # also if there is neither
+        return float(RADII[0])
     return float(np.interp(-price, -pressure, RADII))

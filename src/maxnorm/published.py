@@ -83,6 +83,7 @@ class PublishedLearner:
 
 def encode_max_norm(z: Array, L: Array, lambda2: float) -> tuple[Array, Array]:
     """Algorithm 3: alternate r and e from e = 0, the ball met by bisection (Algorithm 2)."""
+    z, L = z.astype(np.float64, copy=False), L.astype(np.float64, copy=False)
     w, Q = np.linalg.eigh(L.T @ L)
     x, e = _sweeps_in_the_ball(z, L @ Q, w, lambda2)  # where L^T L is diagonal, r is Q x
     return Q @ x, e
@@ -90,6 +91,7 @@ def encode_max_norm(z: Array, L: Array, lambda2: float) -> tuple[Array, Array]:
 
 def encode_nuclear_norm(z: Array, L: Array, lambda1: float, lambda2: float) -> tuple[Array, Array]:
     """The same with a ridge in place of the ball: OR-PCA."""
+    z, L = z.astype(np.float64, copy=False), L.astype(np.float64, copy=False)
     ridge = np.linalg.solve(L.T @ L + lambda1 * np.eye(L.shape[1]), L.T)
     return _sweeps_with_a_ridge(z, L, ridge, lambda2)
 

@@ -65,6 +65,11 @@ def frame_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns
     return Stream(source, title, n_samples=n, n_features=len(positions), names=kept, in_background=False)
 
 
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame; a pandas frame may have a column of that name."""
+    return type(X).__module__.startswith("dask") and hasattr(type(X), "ndim")
+
+
 def dask_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """A Dask array or data frame, block by block."""
     names = None

@@ -96,7 +96,7 @@ def open_stream(
     title = type(x).__name__
     if sp.issparse(x):
         return memory.sparse_stream(x, title, **options)
-    if hasattr(x, "dask"):
+    if memory.is_dask(x):
         return memory.dask_stream(x, f"Dask {title}", **options)
     if hasattr(x, "iloc") and hasattr(x, "columns"):
         return memory.frame_stream(x, title, **options)
