@@ -12,7 +12,6 @@ import copy
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,8 @@ SLICE_ENTRIES = 2**19  # entries of a block that are measured in one go: work sp
 def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) -> None:
     """Learn from all blocks; whatever happens, finished rounds are learnt from."""
     check_workers(maxnorm.__version__)
+    if model.__sklearn_is_fitted__():
+        check_features(model, blocks.names, blocks.n_features, "the Dask collection")
     done, seen = 0, n_seen(model)
     while done < len(blocks):
         # Lengths that are not known are taken to be those of the blocks so far; without any, to be large.
@@ -47,7 +48,7 @@ def learn(model: Any, blocks: Blocks, callback: Callable[[Any], object] | None) 
         else:
             _learn_round(model, blocks, done, rows[:count])
         done += count
-        if callback is not None:
+        if callback is not None and model.__sklearn_is_fitted__():
             callback(model)
     if n_seen(model) == seen:
         raise StreamError("the Dask collection: has no samples")
@@ -76,8 +77,11 @@ def _learn_block(model: Any, blocks: Blocks, i: int, closing: bool) -> None:
         sent._progress = Progress(known.state, known.waiting, known.batch)
     else:
         closing = model.batch_size != "auto"  # it may be more than a block, and rounds need a basis
-        if not isinstance(model.random_state, Integral):
-            sent.random_state = check_random_state(model.random_state).randint(2**31 - 1)
+        if isinstance(model.random_state, np.random.RandomState):  # goes on here as if it had been used here
+            sent.random_state = copy.deepcopy(model.random_state)
+            model.random_state.randint(2**31 - 1)
+        elif model.random_state is None:  # so that a task that is done again does the same
+            sent.random_state = check_random_state(None).randint(2**31 - 1)
     learnt = blocks.apply(_taken, i, sent, closing)
     for name in _learnt_names(model):
         delattr(model, name)

@@ -36,14 +36,10 @@ def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
     if reset or not _is_as_before(estimator, X):
-        try:
+        with numbers_only():
             X = validate_data(
                 estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
             )
-        except ValueError as error:
-            if "could not convert" in str(error):
-                raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
-            raise
     return within_range(np.asarray(X))
 
 
@@ -64,8 +60,22 @@ def validated_batch(
     check_features(estimator, stream.names, batch.shape[1], stream.title)
     if isinstance(batch, sp.csr_array):
         return batch
-    Z = check_array(batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X")
+    with numbers_only():
+        Z = check_array(
+            batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X"
+        )
     return within_range(Z, row)
+
+
+@contextmanager
+def numbers_only() -> Iterator[None]:
+    """Say what to do about text."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert" in str(error):
+            raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+        raise
 
 
 def check_features(

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate, takewhile
 from operator import add
@@ -22,8 +23,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxnorm._threads import one_blas_thread
+from maxnorm.norms import DivergenceError
 from maxnorm.streams.stream import Stream, StreamError, needs
 
+WORTH_OPTIMISING = 50  # blocks that Dask can look at in the time that one of them takes
 FAN_IN = 8  # sums that a task of the tree adds up
 VERSION = "__import__('maxnorm').__version__"  # to be asked of workers that may not have it
 ATTEMPTS = 3  # at a round of which a task has lost several workers, for instance to a lack of memory
@@ -60,13 +63,16 @@ class Blocks:
                 f"the Dask collection: has {X.ndim} dimensions; samples x features are expected, so reshape "
                 "it to two dimensions"
             )
-        names = None
+        names: tuple[str, ...] | None = None
         if hasattr(X, "npartitions") and hasattr(X, "columns"):  # a data frame: its partitions as chunks
-            names = tuple(str(name) for name in X.columns)
-            single = len(names) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
-            like = np.empty((0, len(names)), dtype=object)
+            words = all(isinstance(name, str) for name in X.columns)
+            names = tuple(X.columns) if words else None  # as scikit-learn has it
+            single = len(X.columns) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
+            like = np.empty((0, len(X.columns)), dtype=object)
             X = X.map_partitions(_itself, meta=like, enforce_metadata=False)
         else:
+            if not hasattr(X, "blocks"):
+                raise StreamError("the Dask array: array.query-planning is not supported; set it to False")
             if np.isnan(X.shape[1]):
                 raise StreamError(
                     "the Dask array: its number of columns is not known; compute_chunk_sizes() finds it"
@@ -84,7 +90,7 @@ class Blocks:
 
     def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
         """Compute ``function(block, *arguments)`` of one block."""
-        call = Call.of(function, arguments, self.names, i, [self._place(i)])
+        call = self._call(function, arguments, i, [self._place(i)])
         return self._computed(lambda: _chunks(self.collection, call)[0], call)
 
     def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
@@ -95,7 +101,7 @@ class Blocks:
         from dask.delayed import delayed
 
         places = [self._place(first + i, own) for i, own in enumerate(each)]
-        call = Call.of(function, arguments, self.names, first, places)
+        call = self._call(function, arguments, first, places)
 
         def tree() -> Any:
             level = _chunks(self.collection, call)
@@ -108,9 +114,9 @@ class Blocks:
 
     def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
         """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
-        whole = _called(self.collection, Call.of(function, arguments, self.names))
+        whole = _called(self.collection, self._call(function, arguments))
         parts = [
-            whole.map_blocks(_piece, k, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
+            whole.map_blocks(_piece, k, o.width, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
             for k, o in enumerate(outputs)
         ]
         return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
@@ -119,12 +125,22 @@ class Blocks:
         try:
             with _graphs_larger_by(call.size):
                 return _patiently(lazy)
-        except (BlockError, ArithmeticError):
+        except (BlockError, DivergenceError):
             raise
         except Exception as error:  # of whatever is behind a block
             title, more = call.places[0].title, len(call.places) - 1
             which = f"{title} or one of the {more} after it" if more else title
             raise BlockError(f"{which}: cannot be computed: {error}") from error
+
+    def _call(
+        self, function: Callable[..., Any], arguments: Any, first: int = 0, places: Sequence[Place] = ()
+    ) -> Call:
+        import cloudpickle
+
+        size = 0
+        with suppress(Exception):  # threads can do without
+            size = len(cloudpickle.dumps((function, arguments, places)))
+        return Call(function, arguments, self.names, self.n_features, first, places, size)
 
     def _place(self, i: int, *own: Any) -> Place:
         first, n = self.starts[i], self.rows[i]
@@ -162,24 +178,10 @@ class Call:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     names: tuple[str, ...] | None
+    n_features: int
     first: int  # number of the block that has the first of the places
     places: Sequence[Place]
     size: int  # in bytes
-
-    @classmethod
-    def of(
-        cls,
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        names: tuple[str, ...] | None,
-        first: int = 0,
-        places: Sequence[Place] = (),
-    ) -> Call:
-        """Return a call that knows its size."""
-        import cloudpickle
-
-        size = len(cloudpickle.dumps((function, arguments, places)))
-        return cls(function, arguments, names, first, places, size)
 
     def __sizeof__(self) -> int:  # Dask asks before it moves one
         return self.size
@@ -208,16 +210,17 @@ def _graphs_larger_by(size: int) -> Any:
 
 
 def _chunks(X: Any, call: Call) -> list[Any]:
-    """Return lazy answers for the chunks that a call has places for.
-
-    As ``called.blocks[...].to_delayed()``, but without a task for choosing blocks: optimised from the whole
-    array on, reading a block and looking at it are one task, so that no block need move.
-    """
+    """Return lazy answers for the chunks that a call has places for."""
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
+    first, last = call.first, call.first + len(call.places)
+    if WORTH_OPTIMISING * len(call.places) < X.numblocks[0]:
+        return list(np.ravel(_called(X.blocks[first:last], replace(call, first=0)).to_delayed()))
+    # Optimised from the whole array on, reading a block and looking at it are one task, so that no block need
+    # move. That takes time for every block there is, so it is for rounds that have a good part of them.
     called = _called(X, call)
-    keys = [(called.name, call.first + i, 0) for i in range(len(call.places))]
+    keys = [(called.name, i, 0) for i in range(first, last)]
     layer = f"round-{called.name}"
     tasks = called.__dask_optimize__(called.__dask_graph__(), keys)
     graph = HighLevelGraph.from_collections(layer, tasks, dependencies=())
@@ -232,6 +235,9 @@ def _answer(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
     """Call a function of a block on a worker; what goes wrong with the data says where."""
     i = block_id[0] - call.first
     place = call.places[i] if call.places else Place(f"block {i}", 0)
+    if getattr(block, "ndim", None) != 2 or block.shape[1] != call.n_features:
+        has = f"{block.shape[1]} features" if getattr(block, "ndim", None) == 2 else "no rows and columns"
+        raise BlockError(f"{place.title}: has {has} where {call.n_features} features are expected")
     stream = Stream(
         lambda _: iter([block]),
         place.title,
@@ -248,8 +254,8 @@ def _answer(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
         raise BlockError(message if place.title in message else f"{place.title}: {message}") from error
 
 
-def _piece(answer: Any, k: int) -> Any:
-    return answer[k].reshape(len(answer[k]), -1)
+def _piece(answer: Any, k: int, width: int) -> Any:
+    return answer[k].reshape(len(answer[k]), width)
 
 
 def _sum(*terms: Any) -> Any:
