@@ -106,7 +106,9 @@ def rounds():
     import matplotlib.pyplot as plt
 
     table = []
-    figure, axes = plt.subplots(2, len(PROBLEMS), figsize=(12, 6.5), sharex=True, sharey=True)
+    figure, axes = plt.subplots(
+        2, len(PROBLEMS), figsize=(4 * len(PROBLEMS), 6.5), sharex=True, sharey=True, squeeze=False
+    )
     for column, (title, (n, p, d, share)) in enumerate(PROBLEMS.items()):
         data = make_corrupted_low_rank(n, p, d, corruption=share, random_state=0)
         for row, kind in enumerate((MaxNormDecomposition, OnlineRobustPCA)):
@@ -120,7 +122,7 @@ def rounds():
             axis.set_title(f"{kind.__name__}\n{title}", fontsize=8)
     axes[0, 0].set_ylabel("1 - expressed variance")
     axes[1, 0].set_ylabel("1 - expressed variance")
-    axes[1, 1].set_xlabel("samples")
+    axes[1, len(PROBLEMS) // 2].set_xlabel("samples")
     axes[0, 0].legend(fontsize=7)
     figure.tight_layout()
     figure.savefig(RESULTS.parent / "images" / "rounds.png", dpi=110)
@@ -284,7 +286,7 @@ def seconds_of_a_round(path, p, d, rows, count, repetitions):
 def further(prices, p, d, samples=1e11, bandwidth=1e9):
     """Show what the model says of clusters that nobody here has, with a network of so many bytes a second."""
     entry, component, on_worker, at_centre, once, update = prices
-    per_sample = entry * p + component * p * d
+    per_sample = max(entry * p + component * p * d, 1e-12)
     message = 8 * p * d / bandwidth
     click.echo(f"\np = {p}, d = {d}: {1 / per_sample:.0f} samples/s and worker")
     for workers in (10, 100, 1000):
