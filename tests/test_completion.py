@@ -16,7 +16,7 @@ from maxnorm._linalg import products, row_norms, symmetric
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
 from maxnorm.norms import MaxNorm, NuclearNorm, max_norm_basis
-from maxnorm.observed import best_radius, encode_entries, entries_of, pressure, step_entries
+from maxnorm.observed import Prior, best_radius, encode_entries, entries_of, pressure, step_entries
 from maxnorm.online import State, surrogate
 from maxnorm.statistics import Biases, SufficientStatistics
 
@@ -69,6 +69,34 @@ def test_statistics_feature_by_feature():
     assert both == pytest.approx(fit) == pytest.approx(dense.quadratic(L) - np.vdot(L, dense.B) + dense.loss)
     doubled = sparse + sparse.scaled(0.5)
     np.testing.assert_allclose(doubled.grams, 1.5 * sparse.grams)
+    np.testing.assert_allclose(sparse.means, np.column_stack([weights @ filled, weights @ seen]))
+    np.testing.assert_allclose(dense.means, sparse.means)
+    np.testing.assert_allclose(doubled.means, 1.5 * sparse.means)
+
+
+def test_a_prior_is_what_is_known_before_a_row_is_looked_at():
+    Z, L = holes(20, 8, 0.7), RNG.standard_normal((8, 3))
+    half = RNG.standard_normal((3, 3))
+    prior = Prior(half @ half.T + np.eye(3), RNG.standard_normal(3))
+    code = encode_entries(entries_of(Z), L, None, prior=prior)
+    for z, r in zip(Z, code.R, strict=True):
+        seen = ~np.isnan(z)
+        system = L[seen].T @ L[seen] + prior.precision
+        right = L[seen].T @ z[seen] + prior.precision @ prior.mean
+        np.testing.assert_allclose(r, np.linalg.solve(system, right), rtol=1e-9, atol=1e-12)
+
+
+def test_a_constant_column_is_filled_around_what_it_is():
+    """A row in which it is hidden says nothing of it; all the others do."""
+    rng = np.random.default_rng(0)
+    T = rng.standard_normal((1000, 3)) @ rng.standard_normal((3, 20))
+    T[:, 3] = 7.0
+    X = np.where(rng.random(T.shape) < 0.6, np.nan, T)
+    for settings in ({}, {"lambda1": 0.1}):
+        model = MaxNormCompletion(4, n_epochs=5, random_state=0, **settings).fit(X)
+        filled = model.transform(X)[np.isnan(X[:, 3]), 3]
+        assert abs(np.median(filled) - 7.0) < 1.0, settings
+        assert np.mean((filled - 7.0) ** 2) < 0.4 * 7.0**2
 
 
 @pytest.mark.parametrize("lambda1", [0.0, 0.5, 5.0])
@@ -304,7 +332,10 @@ def test_rows_and_columns_without_anything(ratings):
         < 1e-6
     )
     plain = MaxNormCompletion(3, random_state=0).fit(gap)
-    np.testing.assert_array_equal(plain.predict(nobody), np.zeros((1, 60)))
+    guess, columns = plain.predict(nobody)[0], np.arange(60) != 7
+    means = np.nanmean(gap[:, columns], axis=0)
+    assert guess[7] == 0.0  # that nobody has ever seen
+    assert np.linalg.norm(guess[columns] - means) < 0.2 * np.linalg.norm(means)
 
 
 def test_integers_equal_columns_and_repeated_entries():

@@ -34,6 +34,7 @@ from maxnorm.statistics import (
 BLOCK = 2**21  # numbers in the Gram matrices of the rows that are solved for at a time
 RADII = np.geomspace(0.98, 2.0, 9)  # the ball may grow fast and shrinks slowly: other batches may need it
 ONE = np.ones(1)
+SURE = 0.99  # share of the mean that is taken off the second moment: nothing is ever without variance
 Index = NDArray[np.integer[Any]]
 
 
@@ -50,29 +51,39 @@ class EntriesEncoding:
     rank: int  # directions that the basis has
 
 
+@dataclass(frozen=True)
+class Prior:
+    """What coefficients cost that are not the mean: ``1/2 (r - mean)^T precision (r - mean)``."""
+
+    precision: Array  # d x d
+    mean: Array  # d
+
+
 def encode_entries(
     Z: csr_array,
     L: Array,
     norm: FactorNorm | None,
     biases: Biases | None = None,
-    prior: Array | float = 0.0,
+    prior: Prior | None = None,
 ) -> EntriesEncoding:
     """Solve for the coefficients of each row from what it stores, exactly: Eq. (3.2) without noise.
 
-    Without a norm, coefficients are free. ``prior`` is a d x d matrix P that holds them back by
-    ``1/2 r^T P r``: what is known of them before their row is looked at. The cost is O(d^2) for each entry
-    and O(d^3) for each row.
+    Without a norm, coefficients are free. ``prior`` is what is known of them before their row is looked at.
+    The cost is O(d^2) for each entry and O(d^3) for each row.
     """
     b, d = Z.shape[0], L.shape[1]
     rows: Array = np.zeros(b)
     if biases is not None:
         rows = biases.rows(Z)
-        left = Z.data - biases.mean - biases.columns[Z.indices] - np.repeat(rows, np.diff(Z.indptr))
-        Z = csr_array((left, Z.indices, Z.indptr), shape=Z.shape)
+        values = Z.data - biases.mean - biases.columns[Z.indices] - np.repeat(rows, np.diff(Z.indptr))
+        Z = csr_array((values, Z.indices, Z.indptr), shape=Z.shape)
     R, G, sigma = np.zeros((b, d)), np.zeros((b, d)), np.ones((b, d))
     pairs = products(L)
+    known = Prior(np.zeros((d, d)), np.zeros(d)) if prior is None else prior
+    left = csr_array((Z.data - (L @ known.mean)[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
     for part in _blocks(b, d):
-        R[part], G[part], sigma[part] = _coefficients(Z[part], L, pairs, norm, prior)
+        R[part], G[part], sigma[part] = _coefficients(left[part], L, pairs, norm, known.precision)
+    R += known.mean
     residual = Z.data - predicted(np.repeat(np.arange(b), np.diff(Z.indptr)), Z.indices, R, L)
     loss = 0.5 * sum_rows(residual**2, Z.indptr)
     if norm is not None:
@@ -89,10 +100,10 @@ def _blocks(b: int, d: int) -> Iterator[slice]:
 
 
 def _coefficients(
-    Z: csr_array, L: Array, pairs: Array, norm: FactorNorm | None, prior: Array | float
+    Z: csr_array, L: Array, pairs: Array, norm: FactorNorm | None, precision: Array
 ) -> tuple[Array, Array, Array]:
     pattern = csr_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
-    D, Q = np.linalg.eigh(symmetric(pattern @ pairs, L.shape[1]) + prior)
+    D, Q = np.linalg.eigh(symmetric(pattern @ pairs, L.shape[1]) + precision)
     top = D[:, -1:]
     D = np.where(
         top > 0.0, np.maximum(D, RANK_TOLERANCE**1.5 * top), 1.0
@@ -127,18 +138,27 @@ def residual_variance(statistics: SufficientStatistics, L: Array) -> float:
     return max(left, 0.0) / seen.entries
 
 
-def prior_of(state: State) -> Array:
-    """Return the matrix that holds back coefficients as much as those learnt from and their residuals say.
+def prior_of(state: State) -> Prior:
+    """Return what those learnt from and their residuals say of the coefficients of a row.
 
-    If coefficients are Gaussian with the second moment of those seen, and residuals with theirs, what this
-    leads to is their mean given the row: a row with few entries says little. Without noise it is nothing.
+    If coefficients are Gaussian with the moments of those seen, and residuals with theirs, what this leads
+    to is their mean given the row: a row with few entries says little. Without noise it is nothing. The mean
+    is that of the features, not of the coefficients seen: where a row does not have the features that would
+    tell, its coefficients are zero for want of better. Biases, where there are any, take it away.
     """
     seen, L = state.statistics, state.L.astype(np.float64, copy=False)
+    d = L.shape[1]
     if not seen.weight:
-        return np.zeros((L.shape[1], L.shape[1]))
-    numbers = L.shape[1] * (seen.weight + len(L))  # that were fitted, which makes residuals too small
+        return Prior(np.zeros((d, d)), np.zeros(d))
+    numbers = d * (seen.weight + len(L))  # that were fitted, which makes residuals too small
     free = max(1.0 - numbers / seen.entries, 0.25)
-    return residual_variance(seen, L) / free * _inverse(seen.A / seen.weight)
+    noise, moment, centre = residual_variance(seen, L) / free, seen.A / seen.weight, seen.r / seen.weight
+    if seen.means is None or state.biases is not None:
+        return Prior(noise * _inverse(moment), np.zeros(d))
+    sums, counts = seen.means.T
+    doubt = 2.0 * seen.loss / seen.entries * _inverse(moment)  # means of few entries say little
+    mean = np.linalg.pinv((L.T * counts) @ L + doubt, hermitian=True) @ (L.T @ sums)
+    return Prior(noise * _inverse(moment - SURE * np.outer(centre, centre)), mean)
 
 
 def feature_prior(statistics: SufficientStatistics, L: Array) -> Array:

@@ -34,6 +34,7 @@ class SufficientStatistics:
     weight: float  # sum of the samples' weights; their number as long as nothing is forgotten
     entries: float = 0.0  # the same for observed entries
     grams: Array | None = None  # p x d (d + 1) / 2: sums of r r^T over the samples that have a feature
+    means: Array | None = None  # p x 2: sums of z - e over those samples, and of their weights
 
     @classmethod
     def zeros(cls, n_features: int, n_components: int, *, per_feature: bool = False) -> SufficientStatistics:
@@ -45,8 +46,10 @@ class SufficientStatistics:
         """
         A = np.zeros((n_components, n_components))
         B, r = np.zeros((n_features, n_components)), np.zeros(n_components)
-        grams = np.zeros((n_features, n_components * (n_components + 1) // 2)) if per_feature else None
-        return cls(A, B, r, loss=0.0, weight=0.0, grams=grams)
+        if not per_feature:
+            return cls(A, B, r, loss=0.0, weight=0.0)
+        grams = np.zeros((n_features, n_components * (n_components + 1) // 2))
+        return cls(A, B, r, loss=0.0, weight=0.0, grams=grams, means=np.zeros((n_features, 2)))
 
     @classmethod
     def from_batch(
@@ -67,9 +70,11 @@ class SufficientStatistics:
             weights = np.ones(len(R))
         R64 = R.astype(np.float64, copy=False)
         weighted = weights[:, None] * R64
-        grams = None
+        grams = means = None
         if observed is not None:
-            grams = observed.T.astype(np.float64) @ (weights[:, None] * products(R64))
+            there = observed.T.astype(np.float64)
+            grams = there @ (weights[:, None] * products(R64))
+            means = np.column_stack([weights @ targets, there @ weights])
         quadratic = 0.5 * np.einsum("ij,ij->i", targets, targets, dtype=np.float64)
         return cls(
             A=weighted.T @ R64,
@@ -81,6 +86,7 @@ class SufficientStatistics:
                 weights.sum() * targets.shape[1] if observed is None else weights @ observed.sum(axis=1)
             ),
             grams=grams,
+            means=means,
         )
 
     @classmethod
@@ -97,6 +103,7 @@ class SufficientStatistics:
             weight=float(weights.sum()),
             entries=float(of_row.sum()),
             grams=np.asarray(pattern.T @ (weights[:, None] * products(R))),
+            means=np.column_stack([Z.T @ weights, pattern.T @ weights]),
         )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
@@ -108,6 +115,7 @@ class SufficientStatistics:
             weight=self.weight + other.weight,
             entries=self.entries + other.entries,
             grams=None if self.grams is None or other.grams is None else self.grams + other.grams,
+            means=None if self.means is None or other.means is None else self.means + other.means,
         )
 
     def scaled(self, factor: float) -> SufficientStatistics:
@@ -120,6 +128,7 @@ class SufficientStatistics:
             weight=factor * self.weight,
             entries=factor * self.entries,
             grams=None if self.grams is None else factor * self.grams,
+            means=None if self.means is None else factor * self.means,
         )
 
     def regauged(self, c: float) -> SufficientStatistics:
