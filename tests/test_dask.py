@@ -471,13 +471,27 @@ def in_trouble(folder, kills=(), hungry=()):
     return lazy().map_blocks(read, dtype=float, meta=np.empty((0, 0)))
 
 
+@pytest.fixture
+def bounded():
+    """A cluster that hangs fails the test, after two minutes."""
+
+    def stop(*_):
+        raise TimeoutError("two minutes are over")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
 @pytest.fixture(scope="module")
 def reference():
     with dask.config.set(scheduler="synchronous"):
         return {kind: kind(D, random_state=0).fit(lazy()) for kind in (MaxNormDecomposition, OnlineRobustPCA)}
 
 
-def test_the_same_model_with_one_worker_or_eight(reference):
+def test_the_same_model_with_one_worker_or_eight(bounded, reference):
     for workers in (1, 8):
         with (
             LocalCluster(
@@ -490,7 +504,7 @@ def test_the_same_model_with_one_worker_or_eight(reference):
                 same(kind(D, random_state=0).fit(lazy()), expected)
 
 
-def test_workers_that_die_join_late_or_run_out_of_memory(reference, tmp_path):
+def test_workers_that_die_join_late_or_run_out_of_memory(bounded, reference, tmp_path):
     with (
         LocalCluster(
             n_workers=3, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="600MB"
@@ -519,7 +533,7 @@ def test_workers_that_die_join_late_or_run_out_of_memory(reference, tmp_path):
         assert model.transform(lazy()).compute().shape == (N, D)
 
 
-def test_a_round_is_tried_again_if_dask_gives_up(reference, tmp_path):
+def test_a_round_is_tried_again_if_dask_gives_up(bounded, reference, tmp_path):
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
@@ -546,7 +560,7 @@ def test_a_large_basis_is_no_reason_to_warn():
     assert limits[0] > 8e6 + 1e7
 
 
-def test_workers_need_the_library(monkeypatch):
+def test_workers_need_the_library(bounded, monkeypatch):
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster),

@@ -157,7 +157,7 @@ def prior_of(state: State) -> Prior:
         return Prior(noise * _inverse(moment), np.zeros(d))
     sums, counts = seen.means.T
     doubt = 2.0 * seen.loss / seen.entries * _inverse(moment)  # means of few entries say little
-    mean = np.linalg.pinv((L.T * counts) @ L + doubt, hermitian=True) @ (L.T @ sums)
+    mean = _inverse((L.T * counts) @ L + doubt) @ (L.T @ sums)
     return Prior(noise * _inverse(moment - SURE * np.outer(centre, centre)), mean)
 
 
