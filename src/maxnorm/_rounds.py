@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 
 import maxnorm
 from maxnorm import auto
 from maxnorm._threads import one_blas_thread
 from maxnorm._validation import check_features, in_precision, validated_batch
 from maxnorm.distributed import Blocks, Output, check_workers
-from maxnorm.online import Progress
+from maxnorm.online import Progress, measured_in_slices
 from maxnorm.statistics import Contribution
 from maxnorm.streams import Stream, StreamError
 
@@ -120,16 +120,13 @@ def _contribution(
     block: Stream, since: int, shell: Any, measure: Callable[[Any, int], Contribution], dtype: np.dtype[Any]
 ) -> Contribution | None:
     """Return what there is to learn from a block, slice by slice; None if it is empty."""
-    total, row = None, block.first
-    for batch in block:
-        Z = validated_batch(shell, batch, block, reset=False, unstored=shell._unstored, row=row)
-        Z = in_precision(Z, dtype, row)
+    for batch in block:  # one, or none
+        Z = validated_batch(shell, batch, block, reset=False, unstored=shell._unstored, row=block.first)
+        Z = in_precision(Z, dtype, block.first)
         n, p = Z.shape
-        for part in gen_batches(n, n if sp.issparse(Z) else max(1, SLICE_ENTRIES // p)):
-            added = measure(Z[part], since)
-            since += added.n_full
-            total = added if total is None else total + added
-    return total
+        whole = sp.issparse(Z) and shell._trusts_entries  # otherwise it is made dense
+        return measured_in_slices(measure, Z, n if whole else max(1, SLICE_ENTRIES // p), since)
+    return None
 
 
 def lazily(model: Any, X: Any, method: str, *outputs: Output) -> list[Any]:

@@ -487,17 +487,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, MaxNormRules):  # type: ignore[mis
 
 
 def _measured_rows(measure: Measure, Z: Any, since: int) -> Contribution:
-    if not isinstance(Z, sp.csr_array):
-        return measure(Z, since)
-    total = None
-    for part in gen_batches(
-        Z.shape[0], max(1, BLOCK_ENTRIES // Z.shape[1])
-    ):  # it is not made dense as a whole
-        added = measure(_dense(Z[part]), since)
-        since += added.n_full
-        total = added if total is None else total + added
-    assert total is not None  # a batch has rows
-    return total
+    return measure(_dense(Z) if isinstance(Z, sp.csr_array) else Z, since)
 
 
 def _measured_entries(L: Array, Z: Any, since: int, **settings: Any) -> Contribution:

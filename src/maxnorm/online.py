@@ -154,6 +154,16 @@ def measure(
     ), code
 
 
+def measured_in_slices(
+    measure: Callable[[Any, int], Contribution], Z: Any, rows: int, since: int
+) -> Contribution:
+    """Return what ``measure`` says of Z, so many rows at a time."""
+    total = measure(Z[:rows], since)
+    for start in range(rows, Z.shape[0], rows):
+        total += measure(Z[start : start + rows], since + total.n_full)
+    return total
+
+
 def accumulated(state: State, added: Contribution) -> State:
     """Return the state with a contribution added to its sums; the basis is still the old one."""
     counted = replace(state, n_samples=state.n_samples + added.n_samples, n_steps=state.n_steps + 1)
