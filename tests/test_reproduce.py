@@ -12,7 +12,7 @@ import pytest
 from maxnorm.reproduce import claims, page, plan, store
 from maxnorm.reproduce.cells import KINDS, Cell
 
-TINY = plan.Size(p=20, n=200, shares=(0.02, 0.1, 0.26), large=(20,), large_n=300, patience=9.0, repetitions=1)
+TINY = plan.Size(p=50, n=200, shares=(0.02, 0.1, 0.3), large=(20,), large_n=300, patience=9.0, repetitions=1)
 
 
 def cli(*arguments, **options):

@@ -89,8 +89,8 @@ def reproduce(
 ) -> None:
     """Repeat the paper's experiments: all of them, or those named.
 
-    FIGURE is one of grid, rank-low, rank-mid, samples, large, theory, noise. Without --quick or --full the
-    sizes are the paper's with one repetition, which takes hours. Ctrl-C loses only the cells under way.
+    FIGURE is one of grid, rank-low, rank-mid, samples, large, norms, theory, noise. Without --quick or --full
+    the sizes are the paper's with one repetition, which takes hours. Ctrl-C loses only the cells under way.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise click.ClickException("the figures need matplotlib: pip install 'maxnorm[plot]'")

@@ -25,7 +25,7 @@ from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.encoding import encode
 from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.noise import L1
-from maxnorm.norms import MaxNorm
+from maxnorm.norms import FactorNorm, MaxNorm, NuclearNorm
 from maxnorm.online import State, step, surrogate
 from maxnorm.published import PublishedLearner
 
@@ -71,6 +71,24 @@ class Learner(Protocol):
         ...
 
 
+class ExactLearner:
+    """Algorithm 1 to the letter, with exact solvers: one sample at a time, ℓ₁, nothing forgotten."""
+
+    def __init__(self, norm: FactorNorm, lambda2: float, L: Array) -> None:
+        self._norm, self._noise, self._state = norm, L1(lambda2), State.start(L)
+
+    def partial_fit(self, X: Array) -> ExactLearner:
+        """Learn from more samples, one after the other."""
+        for z in X:
+            self._state, _ = step(self._state, z[None], norm=self._norm, noise=self._noise)
+        return self
+
+    @property
+    def components_(self) -> Array:
+        """Basis vectors in rows."""
+        return self._state.L.T
+
+
 def samples(p: int, d: int, n: int, rho: float, seed: int) -> tuple[Array, Iterator[Array]]:
     """Return the true basis, and the samples in chunks: a hundred thousand of them need not fit in memory."""
     rng = np.random.default_rng(seed)
@@ -87,14 +105,23 @@ def samples(p: int, d: int, n: int, rho: float, seed: int) -> tuple[Array, Itera
 
 
 def learner(method: str, p: int, d: int, start: str, seed: int) -> Learner:
-    """Return a method by its name; the published ones start as the published experiments did."""
-    if method in ("omrmd", "orpca"):
-        rng = np.random.default_rng([seed, 1])
-        first = rng.random((p, d)) if start == "uniform" else np.linalg.qr(rng.standard_normal((p, d)))[0]
-        return PublishedLearner(method, first, p**-0.5, p**-0.5)
-    if method == "pca":
-        return IncrementalPCA(d)
-    return (MaxNormDecomposition if method == "ours" else OnlineRobustPCA)(d, random_state=seed)
+    """Return a method by its name; all but the estimators start as the published experiments did."""
+    weight = p**-0.5
+    rng = np.random.default_rng([seed, 1])
+    first = rng.random((p, d)) if start == "uniform" else np.linalg.qr(rng.standard_normal((p, d)))[0]
+    paper: dict[str, Any] = {"noise": "l1", "lambda1": weight, "lambda2": weight, "random_state": seed}
+    made: dict[str, Callable[[], Learner]] = {
+        "omrmd": lambda: PublishedLearner("omrmd", first, weight, weight),
+        "orpca": lambda: PublishedLearner("orpca", first, weight, weight),
+        "exact-max": lambda: ExactLearner(MaxNorm(weight), weight, first),
+        "exact-nuclear": lambda: ExactLearner(NuclearNorm(weight), weight, first),
+        "l1-max": lambda: MaxNormDecomposition(d, **paper),
+        "l1-nuclear": lambda: OnlineRobustPCA(d, **paper),
+        "ours": lambda: MaxNormDecomposition(d, random_state=seed),
+        "nuclear": lambda: OnlineRobustPCA(d, random_state=seed),
+        "pca": lambda: IncrementalPCA(d),
+    }
+    return made[method]()
 
 
 def curve(

@@ -9,7 +9,7 @@ import numpy as np
 
 from maxnorm._typing import Array
 from maxnorm.reproduce.cells import Cell, Result
-from maxnorm.reproduce.plan import METHODS
+from maxnorm.reproduce.plan import METHODS, PAIRS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +38,7 @@ def draw(figure: str, results: Results) -> Figure:
         "rank-mid": _ranks,
         "samples": _samples,
         "large": _large,
+        "norms": _norms,
         "theory": _theory,
         "noise": _noise,
     }
@@ -126,6 +127,31 @@ def _large(results: Results) -> Figure:
             _curves(ax, these, against)
             ax.set(title=f"p = {p}, d = {p // 10}", xscale="log")
     axes[0, 0].legend(fontsize="small")
+    return figure
+
+
+def _norms(results: Results) -> Figure:
+    ev = final_ev(results)
+    ranks = _sorted(key[1] for key in ev)
+    figure, axes = _axes(1, len(ranks))
+    for ax, d in zip(axes[0], ranks, strict=True):
+        for i, (way, pair) in enumerate(PAIRS.items()):
+            for method, line, norm in zip(pair, ("-", "--"), ("max-norm", "nuclear norm"), strict=True):
+                points = sorted((key[2], value) for key, value in ev.items() if key[:2] == (method, d))
+                ax.plot(
+                    *zip(*points, strict=True),
+                    color=f"C{i}",
+                    linestyle=line,
+                    marker=".",
+                    label=f"{way}, {norm}",
+                )
+        ax.set(
+            title=f"rank {d}",
+            xlabel="share of entries corrupted",
+            ylabel="expressed variance",
+            ylim=(0, 1.03),
+        )
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maxnorm import __version__
+from maxnorm.reproduce.cells import Cell
 from maxnorm.reproduce.claims import Claim, judge
 from maxnorm.reproduce.figures import Results, draw
 from maxnorm.reproduce.plan import FIGURES, METHODS
@@ -24,21 +25,23 @@ td, th { border: 1px solid #ccc; padding: .2rem .6rem; text-align: left } .agree
 def write(figures: dict[str, Results], size: str, repetitions: int, folder: Path) -> Path:
     """Write results.json, the figures as PNG and SVG, and index.html; return the page."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    parts, rows = [], []
+    parts: list[str] = []
+    shown: dict[Cell, list[str]] = {}
     for name, results in figures.items():
         figure = draw(name, results)
         for kind in ("png", "svg"):
             figure.savefig(folder / "figures" / f"{name}.{kind}", dpi=100)
         figure.clear()
-        rows += [
-            {"figure": name, "kind": c.kind, **dict(c.settings), "result": r} for c, r in results.items()
-        ]
+        for cell in results:
+            shown.setdefault(cell, []).append(name)
         parts.append(_section(name, results, folder))
-    (folder / "results.json").write_text(
-        json.dumps(
-            {"version": __version__, "size": size, "repetitions": repetitions, "cells": rows}, indent=1
-        )
+    everything = {cell: result for results in figures.values() for cell, result in results.items()}
+    rows = (
+        json.dumps({"figures": names, "kind": c.kind, **dict(c.settings), "result": everything[c]})
+        for c, names in shown.items()
     )
+    head = json.dumps({"version": __version__, "size": size, "repetitions": repetitions})
+    (folder / "results.json").write_text(f'{head[:-1]}, "cells": [\n' + ",\n".join(rows) + "\n]}\n")
     page = folder / "index.html"
     page.write_text(
         "<!doctype html><html lang=en><meta charset=utf-8><title>maxnorm reproduce</title>"

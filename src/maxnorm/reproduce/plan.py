@@ -14,6 +14,13 @@ METHODS = {
     "nuclear": "OnlineRobustPCA",
     "pca": "online PCA",
 }
+# Each way of learning with the max-norm, and the same with the nuclear norm.
+PAIRS = {
+    "as published": ("omrmd", "orpca"),
+    "Algorithm 1, solved exactly": ("exact-max", "exact-nuclear"),
+    "our estimators, l1 and the paper's weights": ("l1-max", "l1-nuclear"),
+    "our estimators, untouched": ("ours", "nuclear"),
+}
 SHARES = tuple(round(0.02 + 0.04 * i, 2) for i in range(13))
 
 
@@ -38,7 +45,13 @@ SIZES = {
 LOW_RANKS, MID_RANKS = (8, 24, 40, 56, 72, 88), (104, 120, 136, 168, 184, 200)
 
 
-def _grid(size: Size, shares: tuple[float, ...], seeds: range) -> list[Cell]:
+def _grid(
+    size: Size,
+    shares: tuple[float, ...],
+    rhos: tuple[float, ...],
+    seeds: range,
+    methods: tuple[str, ...] = ("omrmd", "orpca", "pcp", "ours", "nuclear"),
+) -> list[Cell]:
     return [
         Cell.of(
             "curve",
@@ -52,8 +65,8 @@ def _grid(size: Size, shares: tuple[float, ...], seeds: range) -> list[Cell]:
         )
         for seed in seeds
         for rank in shares
-        for rho in size.shares
-        for method in ("omrmd", "orpca", "pcp", "ours", "nuclear")
+        for rho in rhos
+        for method in methods
     ]
 
 
@@ -61,10 +74,14 @@ def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
     """Return the cells of a figure; cells that figures share are the same cells."""
     seeds = range(repetitions)
     if figure == "grid":
-        return _grid(size, size.shares, seeds)
+        return _grid(size, size.shares, size.shares, seeds)
     if figure in ("rank-low", "rank-mid"):
         ranks = LOW_RANKS if figure == "rank-low" else MID_RANKS
-        return _grid(size, tuple(s for s in size.shares if round(400 * s) in ranks), seeds)
+        shares = tuple(share for share in size.shares if round(400 * share) in ranks)
+        return _grid(size, shares, size.shares, seeds)
+    if figure == "norms":
+        both = tuple(method for pair in PAIRS.values() for method in pair)
+        return _grid(size, size.shares[:7:2], (0.1, 0.3, 0.5), seeds, both)
     if figure == "samples":
         return [
             Cell.of(
@@ -125,6 +142,7 @@ FIGURES = {
     "rank-mid": "Figure 3: expressed variance against corruption, middle ranks",
     "samples": "Figure 4: expressed variance against samples",
     "large": "Figures 5 and 6: expressed variance against samples and time, growing dimension",
+    "norms": "What is the norm's doing and what the algorithm's: four ways to learn, with either norm",
     "theory": "Section 4: surrogate, loss and their gap; moves of the basis; memory",
     "noise": "What is stated but not shown: outlying samples, dense noise, completion",
 }
