@@ -57,8 +57,8 @@ def test_multipliers_certify_the_optimum():
     rng = np.random.default_rng(0)
     Z, lambda2 = rng.standard_normal((60, 40)), 0.16
 
-    def step(M, weight):
-        return shrink_singular_values(M, float(weight[0, 0]))[0]
+    def step(M, weight, out):
+        shrink_singular_values(M, float(weight[0, 0]), out)
 
     found = pursue(Z, None, step, lambda2, 1e-9, 5000)
     assert found.converged

@@ -25,11 +25,14 @@ from maxnorm.online import split_missing
 
 # The penalty mu is raised by STEP at first, while the constraint is farther from being met than the noise
 # from being settled: what can be recovered exactly is found that way within EAGER iterations. From then on it
-# balances the two errors, each relative to its size, and comes to rest after RESTLESS iterations.
-STEP, EAGER, BALANCE, RESTLESS = 1.5, 50, 5.0, 500
+# balances the two errors, each relative to its size, and comes to rest after RESTLESS iterations; and what is
+# hard to recover takes half to three quarters of the iterations with over-relaxation.
+STEP, EAGER, BALANCE, RESTLESS, RELAXATION = 1.5, 50, 10.0, 500, 1.7
 STATIONARY = 1e-4  # how little the multipliers may still move, relative to their size
 
-LowRankStep = Callable[[Array, Array], Array]
+CACHED_ENTRIES = 30_000  # of an array that is worked on at a time
+
+LowRankStep = Callable[[Array, Array, Array], None]
 
 
 class Pursuit(NamedTuple):
@@ -42,7 +45,9 @@ class Pursuit(NamedTuple):
     converged: Mask  #: whether the tolerance was met: one flag, or one a row
 
 
-def shrink_singular_values(M: Array, threshold: float) -> tuple[Array, Array, Array]:
+def shrink_singular_values(
+    M: Array, threshold: float, out: Array | None = None
+) -> tuple[Array, Array, Array]:
     """Return M with its singular values reduced by the threshold, those that remain, and right vectors.
 
     By the eigenvectors of the smaller Gram matrix, and of these only those that remain: the work is two
@@ -55,9 +60,9 @@ def shrink_singular_values(M: Array, threshold: float) -> tuple[Array, Array, Ar
     sigma = np.sqrt(squares)
     kept = 1.0 - threshold / sigma
     if tall:
-        return (M @ W * kept) @ W.T, sigma - threshold, W
+        return np.matmul(M @ W * kept, W.T, out=out), sigma - threshold, W
     V = W.T @ M
-    return W @ (V * kept[:, None]), sigma - threshold, (V / sigma[:, None]).T
+    return np.matmul(W, V * kept[:, None], out=out), sigma - threshold, (V / sigma[:, None]).T
 
 
 def spectral_norm(M: Array) -> float:
@@ -80,37 +85,36 @@ def pursue(
 ) -> Pursuit:
     """Split Z into a low-rank part and sparse noise by the method of multipliers (inexact ALM).
 
-    ``step(M, t)`` is the proximal operator of what the low-rank part costs, with weight t. The iterations
-    stop when the error in ``Z = low_rank + noise`` and the change of the noise are at most ``tol`` times the
-    low-rank part (measured against Z, gross errors would hide how far from exact the rest is), and the
-    multipliers hardly move. Where nothing is observed the noise is free. With ``by_row`` each row is a
-    problem of its own.
+    ``step(M, t, out)`` is the proximal operator of what the low-rank part costs, with weight t. We stop when
+    the error in ``Z = low_rank + noise`` and the change of the noise are at most ``tol`` times the low-rank
+    part (measured against Z, gross errors would hide how far from exact the rest is), and the multipliers
+    hardly move. Where nothing is observed the noise is free. With ``by_row`` each row is a problem of its own.
     """
 
-    def norm(M: Array) -> Array:
-        return np.asarray(np.linalg.norm(M, axis=1 if by_row else None, keepdims=True))
+    def norm(squares: Array) -> Array:
+        return np.asarray(np.sqrt(squares if by_row else squares.sum(keepdims=True)))
 
-    sizes = np.where(norm(Z) > 0.0, norm(Z), 1.0)
+    sizes = norm(_squares(Z))
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
     spectral = sizes if by_row else np.maximum(np.array([[spectral_norm(Z)]]), sizes.min() * 1e-3)
     largest = np.abs(Z).max(axis=1, keepdims=True) if by_row else np.abs(Z).max(keepdims=True)
     mu, dual = 1.25 / spectral, Z / np.maximum(spectral, largest / lambda2)
     bound = lambda2 * (Z.shape[1] if by_row else Z.size) ** 0.5  # of the multipliers
-    noise, rows = np.zeros_like(Z), np.arange(len(Z))
-    whole = Pursuit(np.zeros_like(Z), np.zeros_like(Z), np.zeros_like(Z), 0, np.zeros(len(sizes), dtype=bool))
+    noise, target, low_rank, rows = np.zeros_like(Z), np.empty_like(Z), np.empty_like(Z), np.arange(len(Z))
+    settled, converged = np.zeros((3, *Z.shape)), np.zeros(len(Z), dtype=bool)
     for iteration in range(1, max_iter + 1):
-        low_rank = step(Z - noise + dual / mu, 1.0 / mu)
-        left = Z - low_rank + dual / mu
-        new = left - np.clip(left, -lambda2 / mu, lambda2 / mu)
-        if observed is not None:
-            new = np.where(observed, new, left)
-        gap = Z - low_rank - new
-        dual = dual + mu * gap
-        primal, change, strength = norm(gap), norm(new - noise), norm(low_rank)
-        noise = new
-        error = primal / np.where(strength > 0.0, strength, sizes)
-        moved = mu * change / bound
-        done = (error <= tol) & (change <= tol * np.where(strength > 0.0, strength, sizes))
-        done &= moved <= STATIONARY
+        target, low_rank = target[: len(Z)], low_rank[: len(Z)]
+        for part in gen_batches(len(Z), max(1, CACHED_ENTRIES // Z.shape[1])):
+            np.divide(dual[part], _of(mu, part), out=target[part])
+            target[part] += Z[part]
+            target[part] -= noise[part]
+        step(target, 1.0 / mu, low_rank)
+        relaxation = 1.0 if iteration <= EAGER else RELAXATION
+        squares = noise_step(Z, observed, low_rank, noise, dual, mu, lambda2, relaxation)
+        primal, change, strength = map(norm, squares)
+        size = np.where(strength > 0.0, strength, sizes)
+        error, moved = primal / size, mu * change / bound
+        done = (error <= tol) & (change <= tol * size) & (moved <= STATIONARY)
         if iteration <= EAGER:
             mu = mu * np.where(primal > change, STEP, np.where(change > 10.0 * primal, 1.0 / STEP, 1.0))
         elif iteration <= RESTLESS and iteration % 5 == 0:
@@ -118,17 +122,55 @@ def pursue(
                 error > BALANCE * moved, STEP, np.where(moved > BALANCE * error, 1.0 / STEP, 1.0)
             )
         if done.any() or iteration == max_iter:
-            for part, now in zip(whole[:3], (low_rank, noise, dual), strict=True):
-                part[rows] = now
             if not by_row:
-                return whole._replace(n_iter=iteration, converged=done[0])
+                return Pursuit(low_rank, noise, dual, iteration, done[0])
+            settled[:, rows], converged[rows] = (low_rank, noise, dual), done[:, 0]
             on = ~done[:, 0]
-            whole.converged[rows[done[:, 0]]] = True
             rows, (Z, noise, dual, mu, sizes) = rows[on], (M[on] for M in (Z, noise, dual, mu, sizes))
             observed = None if observed is None else observed[on]
             if not len(rows):
                 break
-    return whole._replace(n_iter=iteration)
+    return Pursuit(settled[0], settled[1], settled[2], iteration, converged)
+
+
+def noise_step(
+    Z: Array,
+    observed: Mask | None,
+    low_rank: Array,
+    noise: Array,
+    dual: Array,
+    mu: Array,
+    lambda2: float,
+    relaxation: float,
+) -> tuple[Array, Array, Array]:
+    """Update the noise and the multipliers, in place, a few rows at a time so that they stay in the cache.
+
+    Returns the squared norms, for each row, of the gap, of the change of the noise and of the low-rank part.
+    """
+    gap, change, strength = (np.empty((len(Z), 1)) for _ in range(3))
+    for rows in gen_batches(len(Z), max(1, CACHED_ENTRIES // Z.shape[1])):
+        weight = _of(mu, rows)
+        left = Z[rows] - low_rank[rows]
+        aim = dual[rows] / weight
+        aim += left if relaxation == 1.0 else relaxation * left + (1.0 - relaxation) * noise[rows]
+        clipped = np.clip(aim, -lambda2 / weight, lambda2 / weight)
+        if observed is not None:
+            clipped *= observed[rows]
+        np.multiply(clipped, weight, out=dual[rows])
+        aim -= clipped  # the new noise
+        gap[rows] = _squares(left - aim)
+        change[rows] = _squares(noise[rows] - aim)
+        strength[rows] = _squares(low_rank[rows])
+        noise[rows] = aim
+    return gap, change, strength
+
+
+def _squares(M: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", M, M)[:, None])
+
+
+def _of(mu: Array, rows: slice) -> Array:
+    return mu if len(mu) == 1 else mu[rows]
 
 
 class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -202,10 +244,9 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         sigma: Array = np.zeros(0)
         V: Array = np.zeros((Z.shape[1], 0))
 
-        def step(M: Array, weight: Array) -> Array:
+        def step(M: Array, weight: Array, out: Array) -> None:
             nonlocal sigma, V
-            low_rank, sigma, V = shrink_singular_values(M, float(weight[0, 0]))
-            return low_rank
+            _, sigma, V = shrink_singular_values(M, float(weight[0, 0]), out)
 
         found = pursue(Z, observed, step, lambda2, self.tol, self.max_iter)
         if not found.converged.all():
@@ -233,8 +274,8 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         self._check_parameters()
         V = self.components_.T
 
-        def step(M: Array, weight: Array) -> Array:
-            return (M @ V) @ V.T
+        def step(M: Array, weight: Array, out: Array) -> None:
+            np.matmul(M @ V, V.T, out=out)
 
         parts = []
         X = validated(self, X, reset=False)

@@ -87,7 +87,8 @@ def _grid(results: Results) -> list[Claim]:
             "PCP, as a batch method, is always best",
             "disagree" if _share(ours > 0.0005) >= 0.25 else _verdict(_share(pcp >= -0.0005)),
             f"ahead of OMRMD as published in {_share(pcp > 0.0005):.0%} of cells; but MaxNormDecomposition "
-            f"in one pass is ahead of PCP in {_share(ours > 0.0005):.0%} and behind in {_share(ours < -0.0005):.0%}",
+            f"in one pass is ahead of PCP in {_share(ours > 0.0005):.0%} and behind in "
+            f"{_share(ours < -0.0005):.0%}",
         ),
         Claim(
             "The advantage is the max-norm's",
