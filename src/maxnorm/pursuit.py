@@ -88,7 +88,7 @@ def pursue(
     ``step(M, t, out)`` is the proximal operator of what the low-rank part costs, with weight t. We stop when
     the error in ``Z = low_rank + noise`` and the change of the noise are at most ``tol`` times the low-rank
     part (measured against Z, gross errors would hide how far from exact the rest is), and the multipliers
-    hardly move. Where nothing is observed the noise is free. With ``by_row`` each row is a problem of its own.
+    hardly move. Where nothing is observed the noise is free. With ``by_row`` each row is its own problem.
     """
 
     def norm(squares: Array) -> Array:
