@@ -104,17 +104,24 @@ def samples(p: int, d: int, n: int, rho: float, seed: int) -> tuple[Array, Itera
     return basis, chunks()
 
 
+def first_basis(start: str, p: int, d: int, seed: int) -> Array:
+    """Return a random basis: uniform in [0, 1], as the published experiments have it, or orthonormal."""
+    rng = np.random.default_rng([seed, 1])
+    return rng.random((p, d)) if start == "uniform" else np.linalg.qr(rng.standard_normal((p, d)))[0]
+
+
 def learner(method: str, p: int, d: int, start: str, seed: int) -> Learner:
     """Return a method by its name; all but the estimators start as the published experiments did."""
     weight = p**-0.5
-    rng = np.random.default_rng([seed, 1])
-    first = rng.random((p, d)) if start == "uniform" else np.linalg.qr(rng.standard_normal((p, d)))[0]
+    first, orthonormal = first_basis(start, p, d, seed), first_basis("orthonormal", p, d, seed)
     paper: dict[str, Any] = {"noise": "l1", "lambda1": weight, "lambda2": weight, "random_state": seed}
     made: dict[str, Callable[[], Learner]] = {
         "omrmd": lambda: PublishedLearner("omrmd", first, weight, weight),
         "orpca": lambda: PublishedLearner("orpca", first, weight, weight),
         "exact-max": lambda: ExactLearner(MaxNorm(weight), weight, first),
         "exact-nuclear": lambda: ExactLearner(NuclearNorm(weight), weight, first),
+        "orthonormal-max": lambda: ExactLearner(MaxNorm(weight), weight, orthonormal),
+        "orthonormal-nuclear": lambda: ExactLearner(NuclearNorm(weight), weight, orthonormal),
         "l1-max": lambda: MaxNormDecomposition(d, **paper),
         "l1-nuclear": lambda: OnlineRobustPCA(d, **paper),
         "ours": lambda: MaxNormDecomposition(d, random_state=seed),

@@ -151,7 +151,9 @@ def _norms(results: Results) -> Figure:
             ylabel="expressed variance",
             ylim=(0, 1.03),
         )
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small"
+    )
     return figure
 
 

@@ -18,6 +18,7 @@ METHODS = {
 PAIRS = {
     "as published": ("omrmd", "orpca"),
     "Algorithm 1, solved exactly": ("exact-max", "exact-nuclear"),
+    "the same from an orthonormal start": ("orthonormal-max", "orthonormal-nuclear"),
     "our estimators, l1 and the paper's weights": ("l1-max", "l1-nuclear"),
     "our estimators, untouched": ("ours", "nuclear"),
 }
