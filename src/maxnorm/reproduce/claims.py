@@ -192,22 +192,30 @@ def _reached(result: Result, level: float) -> tuple[int, float] | None:
     return None if at is None else (result["samples"][at], result["seconds"][at])
 
 
+def _way(result: Result, level: float) -> str:
+    if (there := _reached(result, level)) is not None:
+        return f"{there[0]}, {_brief(there[1])} s"
+    return (
+        f"not in {result['samples'][-1]}, {_brief(result['seconds'][-1])} s (it is at {result['ev'][-1]:.2f})"
+    )
+
+
+def _brief(value: float) -> str:
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
+
+
 def _large(results: Results) -> list[Claim]:
     claims = []
     for p in sorted({cell["p"] for cell in results}):
         curves = {cell["method"]: r for cell, r in results.items() if cell["p"] == p and cell["seed"] == 0}
         level, statement = REACHED.get(p, (0.8, "OMRMD converges much faster than OR-PCA"))
-        at = {method: _reached(curve, level) for method, curve in curves.items()}
-        omrmd, orpca = at["omrmd"], at["orpca"]
+        omrmd, orpca = (_reached(curves[method], level) for method in ("omrmd", "orpca"))
         claims.append(
             Claim(
                 f"p = {p}: {statement}",
                 "agree" if omrmd and (not orpca or orpca[0] >= 2 * omrmd[0]) else "disagree",
                 f"samples and seconds up to an expressed variance of {level}: "
-                + "; ".join(
-                    f"{METHODS[name]} {f'{there[0]}, {there[1]:.0f} s' if there else 'never'}"
-                    for name, there in at.items()
-                ),
+                + "; ".join(f"{METHODS[name]} {_way(curve, level)}" for name, curve in curves.items()),
             )
         )
         each = {name: 1e3 * r["seconds"][-1] / r["samples"][-1] for name, r in curves.items()}
@@ -216,7 +224,7 @@ def _large(results: Results) -> list[Claim]:
                 f"p = {p}: OR-PCA is about three times faster than OMRMD per sample",
                 "agree" if each["omrmd"] > 2 * each["orpca"] else "disagree",
                 "milliseconds a sample: "
-                + "; ".join(f"{METHODS[name]} {value:.2g}" for name, value in each.items()),
+                + "; ".join(f"{METHODS[name]} {_brief(value)}" for name, value in each.items()),
             )
         )
     return claims

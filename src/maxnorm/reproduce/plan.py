@@ -143,7 +143,7 @@ FIGURES = {
     "rank-mid": "Figure 3: expressed variance against corruption, middle ranks",
     "samples": "Figure 4: expressed variance against samples",
     "large": "Figures 5 and 6: expressed variance against samples and time, growing dimension",
-    "norms": "What is the norm's doing and what the algorithm's: four ways to learn, with either norm",
+    "norms": "What is the norm's doing and what the algorithm's: five ways to learn, with either norm",
     "theory": "Section 4: surrogate, loss and their gap; moves of the basis; memory",
     "noise": "What is stated but not shown: outlying samples, dense noise, completion",
 }
