@@ -195,14 +195,15 @@ def _noise(results: Results) -> Figure:
             points: dict[float, list[float]] = {}
             for cell, result in these.items():
                 if dict(cell.settings).get("noise", "none") == label:
-                    points.setdefault(cell[x], []).append(result[y])
+                    points.setdefault(cell[x], []).append(1.0 - result[y] if y == "ev" else result[y])
             xs = sorted(points)
-            ax.plot(xs, [float(np.mean(points[value])) for value in xs], marker="o", label=f"noise={label!r}")
+            ax.semilogy(
+                xs, [float(np.mean(points[value])) for value in xs], marker="o", label=f"noise={label!r}"
+            )
         ax.set(
             title=title,
             xlabel=x,
-            ylabel="expressed variance" if y == "ev" else "relative error",
-            ylim=(0, None),
+            ylabel="1 - expressed variance" if y == "ev" else "relative error",
         )
         ax.legend(fontsize="small")
     return figure
