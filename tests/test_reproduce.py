@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +96,18 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     assert kept
     for path in kept:
         json.loads(path.read_text())
+
+
+def test_the_committed_account_is_that_of_the_committed_run():
+    docs = Path(__file__).parent.parent / "docs"
+    run = json.loads((docs / "reproduction" / "results.json").read_text())
+    figures = {name: {} for name in plan.FIGURES}
+    for row in run["cells"]:
+        shown, kind, result = row.pop("figures"), row.pop("kind"), row.pop("result")
+        for name in shown:
+            figures[name][Cell.of(kind, **row)] = result
+    account = (docs / "reproduction.md").read_text()
+    for name, results in figures.items():
+        assert len(results) == len(set(plan.cells(name, plan.SIZES["full"], 1)))
+        for claim in claims.judge(name, results):
+            assert f"| {claim.statement} | {claim.verdict} | {claim.evidence} |" in account
