@@ -1,8 +1,8 @@
 """The paper's experiments as they were really run, for comparison; the estimators do not use this.
 
 The published curves come from code that differs from the text: every column of the basis is projected
-onto the unit ball, constants are added to the diagonals, the bisection is loose, and a sample gets at
-most 101 sweeps from e = 0. Early curves are sensitive to all of these, so they are kept exactly. One
+onto the unit ball, constants are added to the diagonals, the bisection is loose, and sweeps begin at
+e = 0, of which OMRMD makes at most 101. Early curves are sensitive to all of these, so they are kept exactly. One
 sample at a time, one pass of column updates, nothing forgotten, no batching: this is also the naive
 implementation that the benchmarks time.
 """
