@@ -2,9 +2,9 @@
 
 The published curves come from code that differs from the text: every column of the basis is projected
 onto the unit ball, constants are added to the diagonals, the bisection is loose, and sweeps begin at
-e = 0, of which OMRMD makes at most 101. Early curves are sensitive to all of these, so they are kept exactly. One
-sample at a time, one pass of column updates, nothing forgotten, no batching: this is also the naive
-implementation that the benchmarks time.
+e = 0, of which OMRMD makes at most 101. Early curves are sensitive to all of these, so they are kept
+exactly. One sample at a time, one pass of column updates, nothing forgotten, no batching: this is also
+the naive implementation that the benchmarks time.
 """
 
 import math
