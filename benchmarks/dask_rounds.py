@@ -24,9 +24,9 @@ from machine import describe
 from scipy.optimize import nnls
 
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA
-from maxnorm._rounds import MOST_BLOCKS, _contribution
+from maxnorm.dask.blocks import Blocks
+from maxnorm.dask.rounds import MOST_BLOCKS, _contribution
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.distributed import Blocks
 from maxnorm.metrics import expressed_variance
 
 RESULTS = Path(__file__).parents[1] / "docs" / "benchmarks"

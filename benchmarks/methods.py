@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.decomposition import PCA, IncrementalPCA, MiniBatchDictionaryLearning
 
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
-from maxnorm.published import PublishedLearner
+from maxnorm.paper.reference import PublishedLearner
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from measure import clock
 from problems import film
 from threadpoolctl import threadpool_limits
 
-from maxnorm import MaxNormDecomposition, OnlineRobustPCA, noise
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.core import noise
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 import click
 from threadpoolctl import threadpool_limits
 
-from maxnorm import published
 from maxnorm.metrics import expressed_variance
-from maxnorm.reproduce.cells import learner, samples
+from maxnorm.paper import reference as published
+from maxnorm.paper.reproduce.cells import learner, samples
 
 N_SAMPLES, SHARE_CORRUPTED, SEED = 300, 0.3, 0
 VARIANTS = {

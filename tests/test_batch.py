@@ -4,12 +4,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from maxnorm.batch import objective, solve_batch
-from maxnorm.encoding import encode
+from maxnorm.core.encoding import encode
+from maxnorm.core.noise import L1, L21, Squared
+from maxnorm.core.norms import MaxNorm, NuclearNorm
+from maxnorm.core.state import State
+from maxnorm.learner import run
 from maxnorm.metrics import max_norm
-from maxnorm.noise import L1, L21, Squared
-from maxnorm.norms import MaxNorm, NuclearNorm
-from maxnorm.online import State, run
+from maxnorm.paper.batch import objective, solve_batch
 
 NOISES = {
     "l1": (L1(0.3), lambda E: 0.3 * cp.sum(cp.abs(E))),

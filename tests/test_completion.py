@@ -12,13 +12,20 @@ from sklearn.pipeline import make_pipeline
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
-from maxnorm._linalg import products, row_norms, symmetric
+from maxnorm.core.linalg import products, row_norms, symmetric
+from maxnorm.core.norms import MaxNorm, NuclearNorm, max_norm_basis
+from maxnorm.core.sparse_encoding import (
+    Prior,
+    best_radius,
+    encode_entries,
+    entries_of,
+    pressure,
+    step_entries,
+)
+from maxnorm.core.state import State, surrogate
+from maxnorm.core.statistics import Biases, SufficientStatistics
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
-from maxnorm.norms import MaxNorm, NuclearNorm, max_norm_basis
-from maxnorm.observed import Prior, best_radius, encode_entries, entries_of, pressure, step_entries
-from maxnorm.online import State, surrogate
-from maxnorm.statistics import Biases, SufficientStatistics
 
 RNG = np.random.default_rng(0)
 

@@ -18,11 +18,12 @@ from sklearn.exceptions import NotFittedError
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
-from maxnorm._rounds import _contribution
+from maxnorm.core.state import accumulated, split_missing
+from maxnorm.dask.blocks import BlockError, Blocks
+from maxnorm.dask.rounds import _contribution
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.distributed import BlockError, Blocks
+from maxnorm.learner import step
 from maxnorm.metrics import expressed_variance, relative_error
-from maxnorm.online import accumulated, split_missing, step
 from maxnorm.streams import Stream, StreamError
 
 N, P, D, ROWS = 2400, 40, 3, 100
@@ -567,7 +568,7 @@ def test_workers_need_the_library(bounded, monkeypatch):
         dask.config.set(scheduler="distributed"),
     ):
         for answer, has in (("'0.0.1'", r"maxnorm 0\.0\.1"), ("__import__('no_such_library')", "no maxnorm")):
-            monkeypatch.setattr(maxnorm.distributed, "VERSION", answer)
+            monkeypatch.setattr(maxnorm.dask.blocks, "VERSION", answer)
             with pytest.raises(RuntimeError, match=f"has {has}; install maxnorm .* on all workers"):
                 MaxNormDecomposition(D).fit(lazy())
 

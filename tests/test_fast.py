@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, noise
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.core import noise
+from maxnorm.core.noise import CappedL1
+from maxnorm.core.sparse_encoding import predicted
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.noise import CappedL1
-from maxnorm.observed import predicted
 
 
 def without_numba(monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxnorm._linalg import ball_multipliers, robust_scale, row_scales, soft_threshold, thin_svd
+from maxnorm.core.linalg import ball_multipliers, robust_scale, row_scales, soft_threshold, thin_svd
 from reference import bisection
 
 

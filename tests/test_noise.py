@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from maxnorm.encoding import encode
-from maxnorm.noise import L1, L21, CappedL1, Noise, NoNoise, Squared, is_adaptive, is_row_noise
-from maxnorm.norms import MaxNorm
+from maxnorm.core.encoding import encode
+from maxnorm.core.noise import L1, L21, CappedL1, Noise, NoNoise, Squared, is_adaptive, is_row_noise
+from maxnorm.core.norms import MaxNorm
 
 NOISES = [L1(0.7), L21(1.3), Squared(0.4), NoNoise()]
 

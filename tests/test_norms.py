@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxnorm._linalg import row_norms
-from maxnorm.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis
-from maxnorm.statistics import SufficientStatistics
+from maxnorm.core.linalg import row_norms
+from maxnorm.core.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis
+from maxnorm.core.statistics import SufficientStatistics
 from reference import cvxpy_basis
 
 

@@ -3,10 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxnorm.encoding import encode
-from maxnorm.noise import L1, L21, NoNoise, Squared
-from maxnorm.norms import MaxNorm, NuclearNorm
-from maxnorm.online import State, decay, run, split_missing, step, surrogate
+from maxnorm.core.encoding import encode
+from maxnorm.core.noise import L1, L21, NoNoise, Squared
+from maxnorm.core.norms import MaxNorm, NuclearNorm
+from maxnorm.core.state import State, decay, split_missing, surrogate
+from maxnorm.learner import run, step
 from reference import complete_sample, cvxpy_loss, encode_sample
 
 NORMS = {"max": MaxNorm, "nuclear": NuclearNorm}

@@ -12,8 +12,8 @@ import pytest
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
+from maxnorm.core.noise import L1, CappedL1
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.noise import L1, CappedL1
 from maxnorm.persistence import FORMAT, HEADER, ModelFileError, read, save
 
 X = make_corrupted_low_rank(600, 20, 3, corruption=0.1, missing=0.1, random_state=0).X

@@ -8,8 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from maxnorm import PrincipalComponentPursuit
 from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.estimators.pcp import pursue, shrink_singular_values, spectral_norm
 from maxnorm.metrics import expressed_variance, relative_error
-from maxnorm.pursuit import pursue, shrink_singular_values, spectral_norm
 
 
 # Least absolute deviations of random samples of ten features in six directions take thousands of sweeps.

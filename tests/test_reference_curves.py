@@ -9,7 +9,7 @@ import pytest
 
 from maxnorm import MaxNormDecomposition
 from maxnorm.metrics import expressed_variance
-from maxnorm.published import run_published
+from maxnorm.paper.reference import run_published
 from reference import initial_basis, paper_data
 
 # (d, corruption, seed): expressed variance of the published OMRMD after 1000 and 5000 samples

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maxnorm.reproduce import claims, page, plan, store
-from maxnorm.reproduce.cells import KINDS, Cell
+from maxnorm.paper.reproduce import claims, page, plan, store
+from maxnorm.paper.reproduce.cells import KINDS, Cell
 
 TINY = plan.Size(p=50, n=200, shares=(0.02, 0.1, 0.3), large=(20,), large_n=300, patience=9.0, repetitions=1)
 

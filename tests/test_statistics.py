@@ -3,7 +3,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from maxnorm.statistics import Scales, SufficientStatistics
+from maxnorm.core.statistics import Scales, SufficientStatistics
 
 
 def batch(seed, n=7, p=5, d=3):

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maxnorm.completion import MaxNormCompletion
     from maxnorm.estimators import Decomposition, MaxNormDecomposition, OnlineRobustPCA
+    from maxnorm.estimators.completion import MaxNormCompletion
+    from maxnorm.estimators.pcp import PrincipalComponentPursuit
     from maxnorm.persistence import load
-    from maxnorm.pursuit import PrincipalComponentPursuit
     from maxnorm.streams import Stream, open_stream
 
 __all__ = [
@@ -23,8 +23,6 @@ __version__ = "0.1.0"
 
 
 _HOMES = {
-    "MaxNormCompletion": "completion",
-    "PrincipalComponentPursuit": "pursuit",
     "Stream": "streams",
     "load": "persistence",
     "open_stream": "streams",

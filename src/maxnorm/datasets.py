@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils import check_random_state
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 
 
 @dataclass(frozen=True)

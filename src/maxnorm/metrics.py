@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from maxnorm._linalg import row_norms
-from maxnorm._typing import Array
+from maxnorm.core.linalg import row_norms
+from maxnorm.core.types import Array
 
 
 def orthonormal_basis(L: ArrayLike) -> Array:

@@ -27,10 +27,11 @@ import sklearn
 from sklearn.base import BaseEstimator
 
 import maxnorm
-from maxnorm import __version__, noise
-from maxnorm._typing import Array
-from maxnorm.online import Progress, State
-from maxnorm.statistics import Biases, Scales, Selection, SufficientStatistics
+from maxnorm import __version__
+from maxnorm.core import noise
+from maxnorm.core.state import Progress, State
+from maxnorm.core.statistics import Biases, Scales, Selection, SufficientStatistics
+from maxnorm.core.types import Array
 
 FORMAT = 1
 HEADER = "model.json"

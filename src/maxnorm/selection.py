@@ -13,12 +13,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from maxnorm._linalg import robust_scale
-from maxnorm._typing import Array, Mask
-from maxnorm.norms import MaxNorm
-from maxnorm.observed import Index, encode_entries, feature_prior, predicted, prior_of, step_entries
-from maxnorm.online import State
-from maxnorm.statistics import Biases, Selection, SufficientStatistics
+from maxnorm.core.linalg import robust_scale
+from maxnorm.core.norms import MaxNorm
+from maxnorm.core.sparse_encoding import (
+    Index,
+    encode_entries,
+    feature_prior,
+    predicted,
+    prior_of,
+    step_entries,
+)
+from maxnorm.core.state import State
+from maxnorm.core.statistics import Biases, Selection, SufficientStatistics
+from maxnorm.core.types import Array, Mask
 
 SAMPLE_ENTRIES, SAMPLE_ROWS = 100_000, 100  # of which at least both are looked at, if there are so many
 PER_NUMBER = 5  # and so many entries for every number of the basis

@@ -5,11 +5,11 @@ from typing import Any
 import click
 
 from maxnorm import __version__
+from maxnorm.cli.apply import complete, decompose
 from maxnorm.cli.common import interruptible
-from maxnorm.cli.learning import fit
-from maxnorm.cli.looking import completion, inspect
-from maxnorm.cli.showing import demo, reproduce
-from maxnorm.cli.using import complete, decompose
+from maxnorm.cli.fit import fit
+from maxnorm.cli.inspect import completion, inspect
+from maxnorm.cli.paper import demo, reproduce
 
 
 class Commands(click.Group):

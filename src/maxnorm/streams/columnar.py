@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 from maxnorm.streams.memory import numeric
 from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen, needs, regrouped
 

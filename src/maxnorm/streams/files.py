@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 from maxnorm.streams.memory import array_stream, numeric, require_two_dimensions, sparse_stream
 from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen, needs
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 from maxnorm.streams.stream import Batch, Columns, Stream, StreamError, batch_rows, beyond, chosen, regrouped
 
 LIVE_ROWS = 100  # rows of an iterable that are waited for before they are handed on

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}

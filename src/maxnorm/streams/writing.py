@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 
 import numpy as np
 
-from maxnorm._typing import Array
+from maxnorm.core.types import Array
 from maxnorm.streams.stream import StreamError, needs
 
 NPY_HEADER = 128  # bytes: room for any shape

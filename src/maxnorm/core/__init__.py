@@ -1,0 +1,1 @@
+"""Numerical core: arrays in, arrays out; neither scikit-learn nor files."""

@@ -1,0 +1,14 @@
+"""The scikit-learn estimators."""
+
+from maxnorm.estimators._base import Decomposition
+from maxnorm.estimators.completion import MaxNormCompletion
+from maxnorm.estimators.decomposition import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.estimators.pcp import PrincipalComponentPursuit
+
+__all__ = [
+    "Decomposition",
+    "MaxNormCompletion",
+    "MaxNormDecomposition",
+    "OnlineRobustPCA",
+    "PrincipalComponentPursuit",
+]
