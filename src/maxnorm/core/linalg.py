@@ -1,90 +1,173 @@
-"""Kernels: arrays in, arrays out, no validation. Rows are samples."""
+"""Numerical kernels: pure functions of arrays, which do not validate their arguments.
+
+The rows of a matrix are samples (or features, for a basis) and are treated independently of each other.
+"""
 
 import math
 from functools import cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxnorm.core.types import Array
 
-# Directions of a factor weaker than this share of the strongest are taken as absent. The Gram matrix
-# squares the condition number, so its eigenvectors mean nothing far below this.
 RANK_TOLERANCE = 1e-6
+"""Singular values below this fraction of the largest one are treated as zero.
+
+They are computed from a Gram matrix, which squares the condition number: in double precision its
+eigenvectors are meaningless for singular values below about 1e-8 times the largest.
+"""
+
+SECULAR_TOLERANCE = 1e-11
+"""Relative accuracy to which the norm equals the radius in a solution of the secular equation."""
+
+MAX_SECULAR_STEPS = 100
+"""Limit on the Newton steps for a secular equation; it is a safeguard, since 3 to 6 steps suffice."""
 
 _NORMAL = NormalDist()
-QUARTILE, MEDIAN = _NORMAL.inv_cdf(0.625), _NORMAL.inv_cdf(0.75)  # of a Gaussian's magnitudes
+# Quantiles of the magnitude of a standard normal variable, which turn an empirical quantile of magnitudes
+# into an estimate of the standard deviation.
+GAUSSIAN_LOWER_QUARTILE, GAUSSIAN_MEDIAN = _NORMAL.inv_cdf(0.625), _NORMAL.inv_cdf(0.75)
 
-# A secular equation is solved when the norm meets the radius to this relative accuracy.
-SECULAR_TOLERANCE = 1e-11
+
+class BulkRule(NamedTuple):
+    """Constants that separate the bulk of some entries from gross errors and from a background.
+
+    Scales are estimated from the lower quartile of the magnitudes, which three quarters of the entries
+    cannot inflate. Its weakness is a background: if a quarter of the entries are nearly zero, such as the
+    dark border of an image, the quartile is that of the background.
+
+    Attributes
+    ----------
+    gross_error : float
+        Entries beyond this multiple of the first estimate of the standard deviation are gross errors. A
+        Gaussian variable exceeds five standard deviations less than once in a million times.
+    majority : float
+        If more than this share of the entries are far beyond the first estimate, they are not errors but
+        the bulk, and the quartile was that of a background. The share is above one half, because up to half
+        of the entries may be corrupted.
+    """
+
+    gross_error: float = 5.0
+    majority: float = 0.6
+
+
+BULK = BulkRule()
 
 
 def row_norms(X: Array) -> Array:
-    """Euclidean norm of each row."""
+    """Return the Euclidean norm of each row."""
     return np.sqrt(np.einsum("ij,ij->i", X, X))
 
 
 def soft_threshold(V: Array, threshold: float) -> Array:
-    """Entrywise ``sign(v) * max(|v| - threshold, 0)``, the prox of the absolute value."""
+    """Return ``sign(v) * max(|v| - threshold, 0)`` for each entry v of V.
+
+    This is the proximal operator of ``threshold`` times the absolute value.
+    """
     return V - np.clip(V, -threshold, threshold)
 
 
 def thin_svd(L: Array) -> tuple[Array, Array, Array]:
-    """``L = U diag(sigma) V.T`` by one eigendecomposition of ``L.T @ L``.
+    """Return the thin singular value decomposition ``L = U diag(sigma) V.T`` without zero singular values.
 
-    Directions below ``RANK_TOLERANCE`` times the largest singular value are left out, so ``U`` has
-    orthonormal columns and every ``sigma`` is positive. ``U`` is p x k, ``V`` is d x k, k <= min(p, d).
-    The work is in double precision; ``U`` and ``V`` come back in the precision of ``L``.
+    The decomposition is computed from the eigenvectors of the d x d matrix ``L.T @ L``, which is much cheaper
+    than a general algorithm if L has many more rows than columns. Singular values below ``RANK_TOLERANCE``
+    times the largest one are left out, so that every returned one is positive and their number k is the
+    numerical rank of L.
+
+    Parameters
+    ----------
+    L : ndarray of shape (p, d)
+        Matrix to decompose, in single or double precision.
+
+    Returns
+    -------
+    U : ndarray of shape (p, k)
+        Left singular vectors: orthonormal columns in the precision of L.
+    sigma : ndarray of shape (k,)
+        Singular values in increasing order, in double precision.
+    V : ndarray of shape (d, k)
+        Right singular vectors: orthonormal columns in double precision.
     """
-    size = max(float(L.max(initial=0.0)), -float(L.min(initial=0.0))) or 1.0  # so that no square overflows
-    L64 = np.divide(L, size, dtype=np.float64)
+    # L is divided by its largest magnitude, so that no square overflows or underflows.
+    largest = max(float(L.max(initial=0.0)), -float(L.min(initial=0.0))) or 1.0
+    L64 = np.divide(L, largest, dtype=np.float64)
     eigenvalues, V = np.linalg.eigh(L64.T @ L64)
     sigma = np.sqrt(np.maximum(eigenvalues, 0.0))
     keep = sigma > RANK_TOLERANCE * sigma[-1]
     sigma, V = sigma[keep], V[:, keep]
     U = L64 @ (V / sigma)
-    return U.astype(L.dtype, copy=False), sigma * size, V
+    return U.astype(L.dtype, copy=False), sigma * largest, V
 
 
 def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = None) -> Array:
-    """Smallest ``eta >= 0`` for each row ``c`` of C with ``norm(c / (w + eta)) <= radius``.
+    """Return the smallest ``eta >= 0`` with ``norm(c / (w + eta)) <= radius``, for each row c of C.
 
-    This is the secular equation of ``min 1/2 x diag(w) x - c x`` over ``norm(x) <= radius``; ``eta`` is the
-    multiplier of the constraint. Newton's method on ``1 / norm`` (Hebden) is monotone from the left of
-    the root and meets it in a few steps; from a warm start right of the root the first step lands left.
+    The problem ``min 1/2 x diag(w) x - c x`` subject to ``norm(x) <= radius`` has the solution
+    ``x = c / (w + eta)``, where ``eta`` is the Lagrange multiplier of the constraint and solves the secular
+    equation ``norm(c / (w + eta)) = radius``, or is zero if the constraint is inactive.
 
-    ``w`` may be the same for all rows or a row for each, and must be positive. Cost: O(rows x columns) for
-    each of 3-6 steps, fewer when warm.
+    Parameters
+    ----------
+    C : ndarray of shape (n, d)
+        Linear terms, one problem per row.
+    w : ndarray of shape (d,) or (n, d)
+        Positive diagonals of the quadratic terms: one diagonal for all problems, or one per row.
+    radius : float
+        Radius of the ball, which is positive.
+    start : ndarray of shape (n,), optional
+        Multipliers to start from, such as those of a similar problem. The default is zero.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The multipliers.
+
+    Notes
+    -----
+    Newton's method is applied to ``1 / norm(x) - 1 / radius`` (Hebden's method), which is nearly linear in
+    ``eta``. It increases monotonically to the root from any point below it; from a point above the root,
+    the first step ends below. Each step costs O(n d), and rows that have converged take no further steps.
     """
     C = C.astype(np.float64, copy=False)
     eta = np.zeros(len(C)) if start is None else np.maximum(start, 0.0)
-    todo = np.arange(len(C))
-    for _ in range(100):
-        D = (w if w.ndim == 1 else w[todo]) + eta[todo, None]
-        X = C[todo] / D
+    active = np.arange(len(C))
+    for _ in range(MAX_SECULAR_STEPS):
+        D = (w if w.ndim == 1 else w[active]) + eta[active, None]
+        X = C[active] / D
         norm = row_norms(X)
         slope = np.einsum("ij,ij->i", X, X / D)
         with np.errstate(divide="ignore", invalid="ignore"):
-            move = (norm - radius) / radius * (norm * norm / slope)
-        move = np.where(slope > 0.0, move, -eta[todo])
-        new = np.maximum(eta[todo] + move, 0.0)
-        settled = (np.abs(norm - radius) <= SECULAR_TOLERANCE * radius) | (new == eta[todo])
-        eta[todo] = new
-        if settled.all():
+            change = (norm - radius) / radius * (norm * norm / slope)
+        change = np.where(slope > 0.0, change, -eta[active])  # a zero row of C has the multiplier zero
+        new = np.maximum(eta[active] + change, 0.0)
+        converged = (np.abs(norm - radius) <= SECULAR_TOLERANCE * radius) | (new == eta[active])
+        eta[active] = new
+        if converged.all():
             break
-        todo = todo[~settled]
+        active = active[~converged]
     return eta
 
 
 def products(R: Array) -> Array:
-    """Products of the entries of each row, one for each pair: ``r r^T`` without what is there twice."""
+    """Return the upper triangle of the outer product ``r r^T`` of each row r of R.
+
+    Row i of the result has the d (d + 1) / 2 products of two entries of row i of R, in the order of
+    ``np.triu_indices(d)``. The function :func:`symmetric` restores the full matrices.
+    """
     left, right = np.triu_indices(R.shape[1])
     return R[:, left] * R[:, right]
 
 
 def symmetric(packed: Array, d: int) -> Array:
-    """Return the d x d matrices of which :func:`products` has the upper triangles."""
+    """Return the symmetric d x d matrices whose upper triangles are the rows of ``packed``.
+
+    The entries of a row are in the order of ``np.triu_indices(d)``, as those of :func:`products`. The result
+    has the shape (len(packed), d, d).
+    """
     left, right = np.triu_indices(d)
     full = np.empty((len(packed), d, d), packed.dtype)
     full[:, left, right] = packed
@@ -93,59 +176,91 @@ def symmetric(packed: Array, d: int) -> Array:
 
 
 def robust_scale(V: Array, limit: int = 8_000) -> float:
-    """Standard deviation of the bulk of the entries, whatever the rest; zeros are not counted.
+    """Return the standard deviation of the non-zero entries of V without gross errors.
 
-    A quarter of the entries suffices: the lower quartile of the magnitudes, read as that of a Gaussian.
-    Entries beyond five times the first estimate are gross errors, not the bulk, and the quartile is
-    read again without them, so that even half the entries corrupted do not inflate the scale. If they are
-    most of the entries, they are the bulk, and the median is read.
-    At most ``limit`` entries are looked at, evenly spread.
+    A first estimate is the lower quartile of the magnitudes, divided by that of a standard normal variable.
+    The share of gross errors, which lie beyond ``BULK.gross_error`` times this estimate, tells which quantile
+    of the remaining entries the quartile really is, and the final estimate is computed from that. Therefore
+    the estimate is right even if half of the entries are corrupted. If more than ``BULK.majority`` of the
+    entries lie beyond the limit, they are the bulk of the data, and the median is used instead.
+
+    Parameters
+    ----------
+    V : ndarray
+        Entries. Zeros are ignored, since they stand for missing entries.
+    limit : int, default=8_000
+        About how many entries are used at most. They are taken at regular distances.
+
+    Returns
+    -------
+    float
+        The standard deviation, or zero if all entries are zero.
     """
     flat = V.ravel()
     stride = -(-flat.size // limit)
-    while stride > 1 and math.gcd(stride, V.shape[-1]) > 1:  # so that every column has its turn
+    while stride > 1 and math.gcd(stride, V.shape[-1]) > 1:  # so that no column is left out
         stride += 1
     magnitudes = np.abs(flat[::stride])
     magnitudes = magnitudes[magnitudes > 0.0]
-    if not magnitudes.size:  # nearly empty: look at all there is
+    if not magnitudes.size:  # the few non-zero entries, if there are any, lie between the sampled ones
         magnitudes = np.abs(flat[flat != 0.0])
     if not magnitudes.size:
         return 0.0
     low, middle = magnitudes.size // 4, magnitudes.size // 2
     magnitudes.partition((low, middle))
     quartile = float(magnitudes[low])
-    gross = float(np.mean(magnitudes > 5.0 * quartile / QUARTILE))
-    if gross > 0.6:  # not errors but the bulk, and the quartile was the background
-        return float(magnitudes[middle]) / MEDIAN
+    gross = float(np.mean(magnitudes > BULK.gross_error * quartile / GAUSSIAN_LOWER_QUARTILE))
+    if gross > BULK.majority:
+        return float(magnitudes[middle]) / GAUSSIAN_MEDIAN
     return quartile / _NORMAL.inv_cdf(0.5 + 0.125 / (1.0 - gross))
 
 
 @cache
-def _spread_columns(width: int, limit: int) -> NDArray[np.intp]:
-    """At most ``limit`` columns, drawn once: a stride would hit the same pixel column of every image row."""
+def _sample_columns(width: int, limit: int) -> NDArray[np.intp]:
+    """Return at most ``limit`` column indices in increasing order, always the same random ones.
+
+    Columns at regular distances would not do: if the rows are images, they might all lie in one column of
+    pixels.
+    """
     return np.sort(np.random.default_rng(0).permutation(width)[:limit])
 
 
 def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, Array]:
-    """Standard deviation of the bulk of each row, and the number of its entries that are not zero.
+    """Return the standard deviation of the bulk of each row, and the number of its non-zero entries.
 
-    The bulk is read from the lower quartile of the magnitudes. Where that would put most of the row beyond
-    ``reach`` times the bulk, it is the background and not the bulk, and the median is read instead: half of
-    a sample may be wrong, but not most of it. Zeros are not counted. At most ``limit`` entries of a row are
-    looked at.
+    The standard deviation is estimated by the lower quartile of the magnitudes. If more than
+    ``BULK.majority`` of a row lies beyond ``reach`` times this estimate, the quartile is that of a
+    background, and the median is used instead.
+
+    Parameters
+    ----------
+    V : ndarray of shape (n, p)
+        Rows, for example residuals. Zeros are ignored, since they stand for missing entries.
+    reach : float, default=8.0
+        Multiple of the first estimate beyond which an entry does not belong to the same bulk.
+    limit : int, default=128
+        Number of entries of a row that are used at most.
+
+    Returns
+    -------
+    scales : ndarray of shape (n,)
+        Estimated standard deviations; zero for a row of zeros.
+    n_entries : ndarray of shape (n,)
+        Numbers of non-zero entries, extrapolated from the entries that were used.
     """
     width = V.shape[1]
-    magnitudes = np.abs(V if width <= limit else V[:, _spread_columns(width, limit)])
-    looked = magnitudes.shape[1]
+    magnitudes = np.abs(V if width <= limit else V[:, _sample_columns(width, limit)])
+    n_used = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
     zeros = np.zeros(len(V), dtype=np.intp)
     if not magnitudes[:, 0].all():
         zeros = np.count_nonzero(magnitudes == 0.0, axis=1)
-    entries, rows = looked - zeros, np.arange(len(V))
+    n_entries, rows = n_used - zeros, np.arange(len(V))
 
-    def quantile(part: float) -> Array:
-        return magnitudes[rows, np.minimum(zeros + (part * entries).astype(np.intp), looked - 1)]
+    def quantile(level: float) -> Array:
+        return magnitudes[rows, np.minimum(zeros + (level * n_entries).astype(np.intp), n_used - 1)]
 
-    scales = quantile(0.25) / QUARTILE
-    scales = np.where(quantile(0.4) > reach * scales, quantile(0.5) / MEDIAN, scales)
-    return scales, entries * (width / looked)
+    scales = quantile(0.25) / GAUSSIAN_LOWER_QUARTILE
+    is_background = quantile(1.0 - BULK.majority) > reach * scales
+    scales = np.where(is_background, quantile(0.5) / GAUSSIAN_MEDIAN, scales)
+    return scales, n_entries * (width / n_used)

@@ -1,4 +1,4 @@
-"""Array aliases used throughout the library."""
+"""Type aliases for the arrays that the library works with."""
 
 from typing import Any, TypeAlias
 
@@ -6,4 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.floating[Any]]
+"""Array of floating-point numbers, in single or double precision."""
+
 Mask: TypeAlias = NDArray[np.bool_]
+"""Array of booleans; True marks the observed entries of a batch, or the rows that are selected."""
