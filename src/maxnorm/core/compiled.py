@@ -73,8 +73,9 @@ def loss(V: Array, thresholds: Array, leniency: Array) -> Array:
             magnitude = abs(V[i, j])
             small = min(magnitude, h)
             beyond = min(max(magnitude - c, zero), c)
-            linear = min(magnitude, c) - small + beyond - half * beyond * beyond / c
-            total += half * small * small + h * linear
+            total += half * small * small + h * (
+                min(magnitude, c) - small + beyond - half * beyond * beyond / c
+            )
         out[i] = total
     return out
 
