@@ -228,10 +228,8 @@ def pursue(
                 return Pursuit(low_rank, noise, dual, iteration, done[0])
             results[:, rows], converged[rows] = (low_rank, noise, dual), done[:, 0]
             active = ~done[:, 0]
-            rows, (Z, noise, dual, mu, data_norm) = (
-                rows[active],
-                (M[active] for M in (Z, noise, dual, mu, data_norm)),
-            )
+            rows = rows[active]
+            Z, noise, dual, mu, data_norm = (M[active] for M in (Z, noise, dual, mu, data_norm))
             observed = None if observed is None else observed[active]
             if not len(rows):
                 break
@@ -360,8 +358,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
     adaptive penalty and over-relaxation. An iteration costs at most three products of X with matrices of
     at most ``m = min(n_samples, n_features)`` columns and a partial eigendecomposition of an m x m matrix,
     that is, O(n_samples * n_features * m). Data that can be recovered exactly take a few dozen iterations,
-    others several hundred. The memory needed is about six arrays of the size of X in double precision, and
-    eight if entries are missing.
+    others several hundred. The memory needed is about ten arrays of the size of X in double precision.
 
     References
     ----------
