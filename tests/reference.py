@@ -1,11 +1,18 @@
-"""Naive transcriptions of the paper, one sample at a time, and CVXPY for tiny problems."""
+"""Reference implementations for the tests: the paper's algorithms, one sample at a time, and CVXPY.
+
+Equations, sections and algorithms are those of J. Shen, H. Xu, P. Li, "Online optimization for large-scale
+max-norm regularization", Machine Learning 106, 2017.
+"""
 
 import cvxpy as cp
 import numpy as np
 
 
 def paper_data(p, d, n, rho, seed, magnitude=1000.0):
-    """Data in the form of the paper's experiments: U, X, E with samples in rows."""
+    """Return a basis U, clean samples X and gross errors E as in section 6, with samples in rows.
+
+    p is the number of features, d the rank, n the number of samples and rho the share of corrupted entries.
+    """
     rng = np.random.default_rng(seed)
     U = np.linalg.qr(rng.standard_normal((p, d)))[0]
     X = rng.standard_normal((n, d)) @ U.T
@@ -15,12 +22,12 @@ def paper_data(p, d, n, rho, seed, magnitude=1000.0):
 
 
 def initial_basis(p, d, seed):
-    """The first basis of the published grid experiments: uniform in [0, 1]."""
+    """Return an initial p x d basis as in the published experiments, with entries uniform in [0, 1]."""
     return np.random.default_rng(seed + 10**6).random((p, d))
 
 
 def bisection(w, b, radius=1.0):
-    """Algorithm 2: the multiplier of ``norm(b / (w + eta)) <= radius``."""
+    """Return the smallest ``eta >= 0`` with ``norm(b / (w + eta)) <= radius`` (Algorithm 2)."""
     if np.linalg.norm(b / w) <= radius:
         return 0.0
     low, high = 0.0, 1.0
@@ -33,7 +40,10 @@ def bisection(w, b, radius=1.0):
 
 
 def shrink(name, v, lambda2):
-    """The noise update of section 3.1.2 (with the l21 formula put right)."""
+    """Return the proximal operator of the noise at v (section 3.1.2).
+
+    The formula for l21 is printed with an inverted fraction, Eq. (3.7), and is corrected here.
+    """
     if name == "l1":
         return np.sign(v) * np.maximum(np.abs(v) - lambda2, 0.0)
     if name == "l21":
@@ -44,7 +54,10 @@ def shrink(name, v, lambda2):
 
 
 def encode_sample(z, L, norm, lambda1, noise, lambda2, observed, sweeps=20_000):
-    """Algorithm 3 from e = 0, with an unobserved entry's e free."""
+    """Return the coefficients r and the noise e of a sample z in the basis L (Algorithm 3).
+
+    The noise starts from zero. That of entries that are not observed costs nothing, and is returned as zero.
+    """
     w, Q = np.linalg.eigh(L.T @ L)
     e = np.zeros_like(z)
     r = np.zeros(L.shape[1])
@@ -61,7 +74,10 @@ def encode_sample(z, L, norm, lambda1, noise, lambda2, observed, sweeps=20_000):
 
 
 def complete_sample(z, L, c, observed, sweeps=20_000):
-    """Algorithm 5's inner problem: missing entries are zeros with threshold 1/c, observed ones have c."""
+    """Return the coefficients of a sample with missing entries (inner problem of Algorithm 5).
+
+    Missing entries are replaced by zeros with the threshold 1 / c; observed entries have the threshold c.
+    """
     w, Q = np.linalg.eigh(L.T @ L)
     z = np.where(observed, z, 0.0)
     threshold = np.where(observed, c, 1.0 / c)
@@ -75,7 +91,7 @@ def complete_sample(z, L, c, observed, sweeps=20_000):
 
 
 def cvxpy_loss(z, L, norm, lambda1, noise, lambda2, observed):
-    """Optimal value of Eq. (3.2)."""
+    """Return the optimal value of Eq. (3.2), the loss of a sample z, by CVXPY."""
     r, e = cp.Variable(L.shape[1]), cp.Variable(int(observed.sum()))
     cost = 0.5 * cp.sum_squares(z[observed] - L[observed] @ r - e)
     constraints = []
@@ -95,7 +111,7 @@ def cvxpy_loss(z, L, norm, lambda1, noise, lambda2, observed):
 
 
 def cvxpy_basis(A, B, lambda1):
-    """Optimal value of Eq. (3.10)."""
+    """Return the optimal value of Eq. (3.10), the update of the basis, by CVXPY."""
     L, tau = cp.Variable(B.shape), cp.Variable(nonneg=True)
     root = np.linalg.cholesky(A)
     cost = 0.5 * cp.sum_squares(L @ root) - cp.sum(cp.multiply(L, B)) + 0.5 * lambda1 * cp.square(tau)

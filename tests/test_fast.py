@@ -1,4 +1,4 @@
-"""The compiled loops of the extra ``fast`` and the NumPy path give the same."""
+"""The compiled loops of the extra ``fast`` and the equivalent NumPy code give the same results."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def without_numba(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("leniency", [1.0, np.geomspace(1.0, 10.0, 33)])
-def test_loops_and_arrays_agree(monkeypatch, dtype, leniency):
+def test_compiled_loops_agree_with_numpy(monkeypatch, dtype, leniency):
     rng = np.random.default_rng(0)
     V = (rng.standard_normal((20, 33)) * 10.0 ** rng.integers(-3, 3, (20, 33))).astype(dtype)
     V[rng.random(V.shape) < 0.1] = 0.0
@@ -33,7 +33,7 @@ def test_loops_and_arrays_agree(monkeypatch, dtype, leniency):
 
 @pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
 @pytest.mark.parametrize(("p", "missing"), [(30, 0.0), (30, 0.2), (600, 0.0)])
-def test_models_agree(monkeypatch, Estimator, p, missing):
+def test_models_agree_with_and_without_numba(monkeypatch, Estimator, p, missing):
     data = make_corrupted_low_rank(300, p, 20 if p > 100 else 3, missing=missing, random_state=0)
     compiled = Estimator(n_components=20 if p > 100 else 3, random_state=0).fit(data.X)
     parts = compiled.decompose(data.X[:50])
@@ -45,7 +45,7 @@ def test_models_agree(monkeypatch, Estimator, p, missing):
     np.testing.assert_allclose(parts.low_rank, plain.decompose(data.X[:50]).low_rank, atol=1e-3)
 
 
-def test_entries_agree(monkeypatch):
+def test_predicted_entries_agree_with_and_without_numba(monkeypatch):
     rng = np.random.default_rng(0)
     R, L = rng.standard_normal((50, 4)), rng.standard_normal((30, 4))
     rows, columns = rng.integers(50, size=500), rng.integers(30, size=500)
@@ -55,7 +55,7 @@ def test_entries_agree(monkeypatch):
     np.testing.assert_allclose(compiled, (R @ L.T)[rows, columns], rtol=1e-12, atol=1e-12)
 
 
-def test_completion_agrees(monkeypatch):
+def test_completion_agrees_with_and_without_numba(monkeypatch):
     X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, dense_noise=0.05, missing=0.7, random_state=0).X
     rows, columns = np.nonzero(np.isnan(X))
     compiled = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)

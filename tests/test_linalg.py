@@ -1,3 +1,5 @@
+"""The kernels of linear algebra, and robust estimates of scale."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from reference import bisection
 
 @given(st.integers(1, 6), st.integers(1, 8), st.floats(1e-3, 1e3), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_secular_equation_agrees_with_bisection(rows, k, radius, seed):
+def test_ball_multipliers_agree_with_bisection(rows, k, radius, seed):
     rng = np.random.default_rng(seed)
     C = rng.standard_normal((rows, k)) * 10.0 ** rng.uniform(-3, 3, (rows, 1))
     w = 10.0 ** rng.uniform(-6, 0, k)
@@ -18,7 +20,7 @@ def test_secular_equation_agrees_with_bisection(rows, k, radius, seed):
         assert found == pytest.approx(bisection(w, c, radius), rel=1e-9, abs=1e-12)
 
 
-def test_secular_equation_from_a_warm_start_on_either_side():
+def test_ball_multipliers_do_not_depend_on_the_starting_point():
     rng = np.random.default_rng(0)
     C, w = 5 * rng.standard_normal((50, 7)), rng.uniform(0.01, 1, 7)
     cold = ball_multipliers(C, w, 1.0)
@@ -26,13 +28,13 @@ def test_secular_equation_from_a_warm_start_on_either_side():
         np.testing.assert_allclose(ball_multipliers(C, w, 1.0, factor * cold), cold, rtol=1e-10)
 
 
-def test_secular_equation_of_zero_rows():
+def test_ball_multipliers_of_zero_rows_are_zero():
     assert ball_multipliers(np.zeros((2, 3)), np.ones(3), 1.0, np.array([0.0, 4.0])).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1.0, 1e150])
 @pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (5, 1)])
-def test_thin_svd(shape, scale):
+def test_thin_svd_reproduces_matrices_of_any_shape_and_scale(shape, scale):
     L = scale * np.random.default_rng(0).standard_normal(shape)
     U, sigma, V = thin_svd(L)
     assert len(sigma) == min(shape)
@@ -40,7 +42,7 @@ def test_thin_svd(shape, scale):
     np.testing.assert_allclose(U.T @ U, np.eye(len(sigma)), atol=1e-10)
 
 
-def test_thin_svd_leaves_out_what_is_not_there():
+def test_thin_svd_leaves_out_zero_singular_values():
     rng = np.random.default_rng(0)
     U, sigma, V = thin_svd(rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)))
     assert U.shape == (9, 2)
@@ -49,7 +51,7 @@ def test_thin_svd_leaves_out_what_is_not_there():
     assert thin_svd(np.zeros((4, 2)))[1].size == 0
 
 
-def test_soft_threshold_is_the_prox_of_the_absolute_value():
+def test_soft_threshold_is_the_proximal_operator_of_the_absolute_value():
     grid = np.linspace(-4, 4, 80_001)
     for v in (-2.0, -0.3, 0.0, 0.5, 3.0):
         best = grid[np.argmin(0.5 * (v - grid) ** 2 + 0.7 * np.abs(grid))]
@@ -58,43 +60,47 @@ def test_soft_threshold_is_the_prox_of_the_absolute_value():
 
 @pytest.mark.parametrize("gross", [0.0, 0.2, 0.5])
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
-def test_robust_scale_finds_the_bulk(gross, scale):
+def test_robust_scale_ignores_gross_errors(gross, scale):
     rng = np.random.default_rng(0)
     V = rng.standard_normal((100, 300))
     V = np.where(rng.random(V.shape) < gross, rng.uniform(-1000, 1000, V.shape), V)
     assert robust_scale(scale * V) == pytest.approx(scale, rel=0.08)
 
 
-def test_robust_scale_of_nothing_and_of_long_rows():
+def test_robust_scale_of_zeros_is_zero():
     assert robust_scale(np.zeros((3, 4))) == 0.0
-    # Columns of very different size, in number a multiple of any even stride: all have their turn.
+
+
+def test_robust_scale_uses_every_column():
+    # Even and odd columns have different scales, and the number of columns is a power of two: with an even
+    # stride only one kind of column would be used.
     V = np.random.default_rng(0).standard_normal((64, 4096)) * np.where(np.arange(4096) % 2, 1.0, 2.0)
     assert 1.1 < robust_scale(V) < 1.7
 
 
-def test_robust_scale_of_wide_and_nearly_empty_rows():
+def test_robust_scale_of_a_matrix_with_few_nonzero_entries_is_positive():
     V = np.zeros((10, 200_000))
     V[:, 5] = 3.0
     assert robust_scale(V) > 0.0
 
 
-def test_row_scales_see_the_bulk_not_the_background():
+def test_row_scales_ignore_gross_errors_and_a_dark_background():
     rng = np.random.default_rng(0)
     V = rng.standard_normal((3, 400)) * [[1.0], [10.0], [1.0]]
-    V[2, :120] *= 1e-3  # a dark border: less than a third of the row
-    V[0, ::2] = 1000.0  # half of the row wrong
+    V[2, :120] *= 1e-3  # a dark border in less than a third of the row
+    V[0, ::2] = 1000.0  # gross errors in half of the row
     scales, entries = row_scales(V)
     np.testing.assert_allclose(scales, [2.0, 10.0, 0.8], rtol=0.4)
     assert entries.tolist() == [400, 400, 400]
 
 
-def test_row_scales_do_not_look_at_one_pixel_column_only():
+def test_row_scales_of_an_image_use_more_than_one_column_of_pixels():
     image = 1.0 + np.random.default_rng(0).random((256, 60))
     image[:, 0] = 0.001
     assert row_scales(image.reshape(1, -1))[0][0] > 1.0
 
 
-def test_row_scales_do_not_count_zeros():
+def test_row_scales_ignore_zeros():
     V = np.zeros((2, 40))
     V[0, :8] = 5.0
     scales, entries = row_scales(V)

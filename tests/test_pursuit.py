@@ -1,4 +1,4 @@
-"""Principal component pursuit: exact recovery, optimality, new samples, missing entries."""
+"""Principal component pursuit: exact recovery, optimality, new samples and missing entries."""
 
 import cvxpy as cp
 import numpy as np
@@ -12,16 +12,16 @@ from maxnorm.estimators.pcp import pursue, shrink_singular_values, spectral_norm
 from maxnorm.metrics import expressed_variance, relative_error
 
 
-# Least absolute deviations of random samples of ten features in six directions take thousands of sweeps.
+# Some checks use random data of full rank, for which least absolute deviations take thousands of iterations.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([PrincipalComponentPursuit(tol=1e-5)])
-def test_scikit_learn_checks(estimator, check):
+def test_estimator_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
 @pytest.mark.parametrize(("n", "p"), [(300, 100), (100, 300), (150, 150)])
 @pytest.mark.parametrize("magnitude", [1.0, 1000.0])
-def test_recoverable_data_are_recovered(n, p, magnitude):
+def test_low_rank_data_with_few_gross_errors_are_recovered_exactly(n, p, magnitude):
     data = make_corrupted_low_rank(n, p, 5, corruption=0.05, magnitude=magnitude, random_state=0)
     model = PrincipalComponentPursuit().fit(data.X)
     assert relative_error(data.low_rank, model.low_rank_) < 1e-6
@@ -35,7 +35,7 @@ def test_recoverable_data_are_recovered(n, p, magnitude):
 @pytest.mark.parametrize("shape", [(9, 6), (6, 9)])
 @pytest.mark.parametrize("lambda2", ["auto", 0.6])
 @pytest.mark.parametrize("missing", [False, True])
-def test_agrees_with_cvxpy(shape, lambda2, missing):
+def test_objective_agrees_with_cvxpy(shape, lambda2, missing):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((shape[0], 2)) @ rng.standard_normal((2, shape[1]))
     X += np.where(rng.random(shape) < 0.2, 5 * rng.standard_normal(shape), 0)
@@ -53,7 +53,8 @@ def test_agrees_with_cvxpy(shape, lambda2, missing):
 
 
 def test_multipliers_certify_the_optimum():
-    """Where nothing can be recovered the optimum is known by its dual."""
+    # Random data have no low-rank part to compare with. The multipliers are feasible for the dual problem, so
+    # that equal primal and dual objectives prove that both are optimal.
     rng = np.random.default_rng(0)
     Z, lambda2 = rng.standard_normal((60, 40)), 0.16
 
@@ -68,7 +69,7 @@ def test_multipliers_certify_the_optimum():
     assert np.vdot(found.dual, Z) == pytest.approx(primal, rel=1e-6)
 
 
-def test_shrinking_is_that_of_a_full_svd():
+def test_shrinking_agrees_with_a_full_svd():
     rng = np.random.default_rng(0)
     for shape in ((30, 8), (8, 30)):
         M = rng.standard_normal(shape)
@@ -79,7 +80,7 @@ def test_shrinking_is_that_of_a_full_svd():
         np.testing.assert_allclose(np.abs(np.sum(V[:, ::-1] * Vt[s > 3.0].T, axis=0)), 1.0)
 
 
-def test_new_samples_with_gaps_and_errors():
+def test_new_samples_with_missing_entries_and_gross_errors_are_recovered():
     data = make_corrupted_low_rank(400, 60, 4, corruption=0.1, random_state=0)
     model = PrincipalComponentPursuit().fit(data.X[:300])
     X = data.X[300:].copy()
@@ -88,15 +89,19 @@ def test_new_samples_with_gaps_and_errors():
     assert relative_error(data.low_rank[300:], parts.low_rank) < 1e-5
     assert parts.converged.all()
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), parts.low_rank, atol=1e-6)
-    seen = ~np.isnan(X)
-    np.testing.assert_allclose((parts.low_rank + parts.noise + parts.residual)[seen], X[seen])
+    observed = ~np.isnan(X)
+    np.testing.assert_allclose((parts.low_rank + parts.noise + parts.residual)[observed], X[observed])
 
 
-def test_odd_data():
-    assert PrincipalComponentPursuit().fit(np.zeros((5, 3))).n_components_ == 0
-    assert PrincipalComponentPursuit().fit(np.zeros((5, 3))).transform(np.ones((2, 3))).shape == (2, 0)
-    one = PrincipalComponentPursuit().fit(1e-9 * np.ones((1, 4)))
-    np.testing.assert_allclose(one.low_rank_ + one.noise_, 1e-9, rtol=1e-6)
+def test_zeros_have_no_components():
+    model = PrincipalComponentPursuit().fit(np.zeros((5, 3)))
+    assert model.n_components_ == 0
+    assert model.transform(np.ones((2, 3))).shape == (2, 0)
+
+
+def test_a_single_sample_of_small_scale_is_split():
+    model = PrincipalComponentPursuit().fit(1e-9 * np.ones((1, 4)))
+    np.testing.assert_allclose(model.low_rank_ + model.noise_, 1e-9, rtol=1e-6)
 
 
 @pytest.mark.parametrize("parameters", [{"lambda2": 0}, {"tol": -1.0}, {"max_iter": 0}, {"lambda2": "big"}])
@@ -105,16 +110,20 @@ def test_errors_name_the_parameter(parameters):
         PrincipalComponentPursuit(**parameters).fit(np.eye(3))
 
 
-def test_not_converged_is_said():
-    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+def test_fit_warns_if_the_tolerance_is_not_reached():
+    with pytest.warns(ConvergenceWarning, match="PrincipalComponentPursuit.fit did not.*max_iter=2"):
         PrincipalComponentPursuit(max_iter=2).fit(np.random.default_rng(0).standard_normal((9, 5)))
 
 
-def test_a_fit_that_fails_leaves_the_model_as_it_was():
+def test_a_failed_fit_leaves_the_model_unchanged():
     data = make_corrupted_low_rank(60, 20, 2, corruption=0.05, random_state=0)
     model = PrincipalComponentPursuit().fit(data.X)
     with pytest.raises(ValueError, match="infinity"):
         model.fit(np.full((4, 9), np.inf))
     assert model.transform(data.X).shape == (60, 2)
+
+
+def test_inverse_transform_rejects_coefficients_of_another_rank():
+    data = make_corrupted_low_rank(60, 20, 2, corruption=0.05, random_state=0)
     with pytest.raises(ValueError, match="R has 5 columns"):
-        model.inverse_transform(np.ones((3, 5)))
+        PrincipalComponentPursuit().fit(data.X).inverse_transform(np.ones((3, 5)))

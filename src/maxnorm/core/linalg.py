@@ -35,9 +35,10 @@ GAUSSIAN_LOWER_QUARTILE, GAUSSIAN_MEDIAN = _NORMAL.inv_cdf(0.625), _NORMAL.inv_c
 class BulkRule(NamedTuple):
     """Constants that separate the bulk of some entries from gross errors and from a background.
 
-    Scales are estimated from the lower quartile of the magnitudes, which three quarters of the entries
-    cannot inflate. Its weakness is a background: if a quarter of the entries are nearly zero, such as the
-    dark border of an image, the quartile is that of the background.
+    Scales are estimated from the lower quartile of the magnitudes, which stays within the range of the clean
+    entries as long as fewer than three quarters of the entries are gross errors. Its weakness is a
+    background: if a quarter of the entries are nearly zero, such as those of a dark border around an image,
+    the quartile is that of the background.
 
     Attributes
     ----------
@@ -189,7 +190,8 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     V : ndarray
         Entries. Zeros are ignored, since they stand for missing entries.
     limit : int, default=8_000
-        About how many entries are used at most. They are taken at regular distances.
+        Largest number of entries that are used, at regular intervals. All entries are used if these are
+        zero.
 
     Returns
     -------
@@ -219,8 +221,8 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
 def _sample_columns(width: int, limit: int) -> NDArray[np.intp]:
     """Return at most ``limit`` column indices in increasing order, always the same random ones.
 
-    Columns at regular distances would not do: if the rows are images, they might all lie in one column of
-    pixels.
+    Columns at regular intervals would not be representative: if the rows are images, all of them might lie
+    in one column of pixels.
     """
     return np.sort(np.random.default_rng(0).permutation(width)[:limit])
 
