@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxnorm.streams import columnar, files, memory, text
+from maxnorm.streams import array_files, columnar_files, memory, text_files
 from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError
 
 KEYED = {
-    ".npz": files.npz_stream,
-    ".h5": files.hdf5_stream,
-    ".hdf5": files.hdf5_stream,
-    ".hdf": files.hdf5_stream,
-    ".zarr": files.zarr_stream,
-    ".mat": files.mat_stream,
+    ".npz": array_files.npz_stream,
+    ".h5": array_files.hdf5_stream,
+    ".hdf5": array_files.hdf5_stream,
+    ".hdf": array_files.hdf5_stream,
+    ".zarr": array_files.zarr_stream,
+    ".mat": array_files.mat_stream,
 }
 PLAIN = {
-    ".npy": files.npy_stream,
-    ".csv": text.text_stream,
-    ".tsv": text.text_stream,
-    ".txt": text.text_stream,
-    ".dat": text.text_stream,
-    ".parquet": columnar.parquet_stream,
-    ".pq": columnar.parquet_stream,
-    ".arrow": columnar.arrow_stream,
-    ".feather": columnar.arrow_stream,
+    ".npy": array_files.npy_stream,
+    ".csv": text_files.text_stream,
+    ".tsv": text_files.text_stream,
+    ".txt": text_files.text_stream,
+    ".dat": text_files.text_stream,
+    ".parquet": columnar_files.parquet_stream,
+    ".pq": columnar_files.parquet_stream,
+    ".arrow": columnar_files.arrow_stream,
+    ".feather": columnar_files.arrow_stream,
 }
 
 
@@ -121,7 +121,7 @@ def _open_path(
     x: str | os.PathLike[str], key: str | None, header: bool | None, options: dict[str, Any]
 ) -> Stream:
     if os.fspath(x) == "-":
-        return text.text_stream(None, header=header, **options)
+        return text_files.text_stream(None, header=header, **options)
     path = Path(x)
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -130,11 +130,11 @@ def _open_path(
         suffix = ".zarr" if _is_zarr(path) else ".parquet"
     reader: Callable[..., Stream] | None = KEYED.get(suffix) or PLAIN.get(suffix)
     if reader is None and not path.is_file():  # a pipe
-        reader = text.text_stream
+        reader = text_files.text_stream
     if reader is None:
         known = ", ".join([*PLAIN, *KEYED])
         raise StreamError(f"{path}: cannot tell its format by its name; known are {known}")
-    if reader is text.text_stream:
+    if reader is text_files.text_stream:
         options["header"] = header
     if suffix in KEYED:
         options["key"] = key
