@@ -1,4 +1,4 @@
-"""Streams over files of arrays: .npy, .npz, HDF5, Zarr and MATLAB."""
+"""Readers of files that hold arrays: ``.npy``, ``.npz``, HDF5, Zarr and MATLAB."""
 
 from __future__ import annotations
 
@@ -11,189 +11,254 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxnorm.core.types import Array
-from maxnorm.streams.memory import array_stream, numeric, require_two_dimensions, sparse_stream
-from maxnorm.streams.stream import Columns, Stream, StreamError, batch_rows, chosen, needs
+from maxnorm.streams.columns import select_columns
+from maxnorm.streams.memory import (
+    NUMERIC_KINDS,
+    open_array,
+    open_sparse,
+    require_two_dimensions,
+    to_numeric,
+)
+from maxnorm.streams.stream import Columns, Stream, StreamError, needs, rows_per_read
+
+SKIPPED_BYTES = 2**22  # bytes of a compressed file that are decompressed at a time to skip them
+MOST_ARRAYS_SHOWN = 10  # in an error message
+SPARSE_MEMBERS = {"format", "indptr", "data", "shape"}  # members of a file by scipy.sparse.save_npz
 
 
-def npy_stream(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
-    """A .npy file, read piece by piece and never mapped as a whole: mapped pages count as memory."""
+def open_npy(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream over a ``.npy`` file.
+
+    Each batch is read with a read call of its own. A memory map of the whole file would be simpler, but the
+    pages that it has touched count as memory of the process. Only a file in the order opposite to the
+    samples (Fortran order, or C order with ``transpose``) is mapped, because its rows are not contiguous.
+    """
     title = str(path)
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     require_two_dimensions(mapped.shape, title)
-    if mapped.dtype.kind not in "fiub":
-        raise StreamError(f"{title}: must be numeric, not {mapped.dtype}")
+    _require_numeric_type(mapped.dtype, title)
     n, p = mapped.shape[::-1] if transpose else mapped.shape
     dtype, offset = mapped.dtype, int(mapped.offset)
-    in_rows = mapped.flags.f_contiguous if transpose else mapped.flags.c_contiguous
+    rows_contiguous = mapped.flags.f_contiguous if transpose else mapped.flags.c_contiguous
     del mapped
-    picked, _ = chosen(columns, None, p, title)
-    size = batch_rows(batch_size, p)
+    selection = select_columns(columns, None, p, title)
+    size = rows_per_read(batch_size, p)
 
-    def rows(start: int, count: int) -> Array:
-        if in_rows:
+    def read_rows(start: int, count: int) -> Array:
+        if rows_contiguous:
             flat = np.fromfile(path, dtype, count * p, offset=offset + start * p * dtype.itemsize)
             if len(flat) < count * p:
-                raise StreamError(f"{title}: ends within row {start + len(flat) // p} of {n}")
+                raise _truncated(title, start + len(flat) // p, n)
             return flat.reshape(count, p)
         whole = np.load(path, mmap_mode="r")
         return np.array((whole.T if transpose else whole)[start : start + count], order="C")
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
-            batch = rows(i, min(size, n - i))
-            yield batch if picked is None else batch[:, picked]
+            yield selection.take(read_rows(i, min(size, n - i)))
 
-    return Stream(source, title, n_samples=n, n_features=p if picked is None else len(picked))
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
 
 
-def npz_stream(
+def open_npz(
     path: Path, *, batch_size: int | None, columns: Columns, key: str | None, transpose: bool
 ) -> Stream:
-    """An array of a .npz file, decompressed as it is read."""
+    """Return a stream over one array of a ``.npz`` file, or over a matrix of ``scipy.sparse.save_npz``.
+
+    An array is decompressed batch by batch if its samples are contiguous. Otherwise it is loaded as a whole.
+    """
     title = str(path)
     with zipfile.ZipFile(path) as archive:
         headers = {}
         for member in archive.namelist():
             with archive.open(member) as file:
-                headers[member.removesuffix(".npy")] = _npy_header(file)
-        if {"format", "indptr", "data", "shape"} <= set(headers) and key is None:  # scipy.sparse.save_npz
-            return sparse_stream(
+                headers[member.removesuffix(".npy")] = _read_npy_header(file)
+        if set(headers) >= SPARSE_MEMBERS and key is None:
+            return open_sparse(
                 sp.load_npz(path), title, batch_size=batch_size, columns=columns, transpose=transpose
             )
-        name = the_one(key, {k: shape for k, (shape, _, _) in headers.items()}, title)
-    shape, fortran, dtype = headers[name]
-    if dtype.kind not in "fiub":
-        raise StreamError(f"{title}: array {name!r} must be numeric, not {dtype}")
-    if fortran != transpose:  # samples do not lie one after the other, so that nothing can be skipped
+        name = resolve_key(key, {k: shape for k, (shape, _, _) in headers.items()}, title)
+    shape, is_fortran, dtype = headers[name]
+    _require_numeric_type(dtype, f"{title}, array {name!r}")
+    if is_fortran != transpose:  # the entries of a sample are scattered over the whole member
         with np.load(path, allow_pickle=False) as loaded:
             whole = loaded[name]
-        return array_stream(whole, title, batch_size=batch_size, columns=columns, transpose=transpose)
+        return open_array(whole, title, batch_size=batch_size, columns=columns, transpose=transpose)
     n, p = shape[::-1] if transpose else shape
-    picked, _ = chosen(columns, None, p, title)
-    size = batch_rows(batch_size, p)
+    selection = select_columns(columns, None, p, title)
+    size = rows_per_read(batch_size, p)
     member = name if name.endswith(".npy") else f"{name}.npy"
+    row_bytes = p * dtype.itemsize
 
     def source(start: int) -> Iterator[Array]:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            _npy_header(file)
-            _skip(file, start * p * dtype.itemsize)
+            _read_npy_header(file)
+            _skip_bytes(file, start * row_bytes)
             for i in range(start, n, size):
                 rows = min(size, n - i)
-                wanted = rows * p * dtype.itemsize
-                content = file.read(wanted)
-                if len(content) < wanted:
-                    raise StreamError(
-                        f"{title}: ends within row {i + len(content) // (p * dtype.itemsize)} of {n}"
-                    )
-                batch = np.frombuffer(content, dtype).reshape(rows, p)
-                yield batch if picked is None else batch[:, picked]
+                content = file.read(rows * row_bytes)
+                if len(content) < rows * row_bytes:
+                    raise _truncated(title, i + len(content) // row_bytes, n)
+                yield selection.take(np.frombuffer(content, dtype).reshape(rows, p))
 
-    return Stream(source, title, n_samples=n, n_features=p if picked is None else len(picked))
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
 
 
-def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    first = np.lib.format.read_magic(file) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+def _read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, Fortran order and type of a ``.npy`` file; the array follows at the file's position."""
+    is_version_1 = np.lib.format.read_magic(file) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
     return read(file)
 
 
-def _skip(file: Any, count: int) -> None:
-    while count:
-        count -= len(file.read(min(count, 2**22))) or count
+def _skip_bytes(file: Any, count: int) -> None:
+    """Read and drop ``count`` bytes, or as many as the file still has."""
+    while count and (content := file.read(min(count, SKIPPED_BYTES))):
+        count -= len(content)
 
 
-def hdf5_stream(
+def _truncated(title: str, row: int, n_rows: int) -> StreamError:
+    return StreamError(f"{title}: ends within row {row} of {n_rows}; the file is truncated")
+
+
+def _require_numeric_type(dtype: np.dtype[Any], title: str) -> None:
+    if dtype.kind not in NUMERIC_KINDS:
+        raise StreamError(f"{title}: must be numeric, not {dtype}; convert it to numbers")
+
+
+def open_hdf5(
     path: Path, *, batch_size: int | None, columns: Columns, key: str | None, transpose: bool
 ) -> Stream:
-    """A data set of an HDF5 file; MATLAB v7.3 files are that too, with the axes the other way round."""
+    """Return a stream over one dataset of an HDF5 file, or one variable of a MATLAB v7.3 file.
+
+    A MATLAB v7.3 file is an HDF5 file whose arrays are stored transposed. By default, whole chunks are read.
+    """
     h5py = needs("h5py", "reading HDF5")
     title = str(path)
-    matlab = path.suffix.lower() == ".mat"
-
-    found: dict[str, tuple[int, ...]] = {}
+    is_matlab = path.suffix.lower() == ".mat"
+    shapes: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub" and not name.startswith("#"):
-            found[name] = item.shape
+        # MATLAB keeps internal data in groups whose names begin with "#".
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in NUMERIC_KINDS and not name.startswith("#"):
+            shapes[name] = item.shape
 
     with h5py.File(path, "r") as file:
         file.visititems(visit)
-        name = the_one(None if key is None else key.strip("/"), found, title)
+        name = resolve_key(None if key is None else key.strip("/"), shapes, title)
         shape, chunks = file[name].shape, file[name].chunks
-    flip = transpose != matlab
-    n, p = shape[::-1] if flip else shape
-    picked, _ = chosen(columns, None, p, title)
-    size = batch_rows(batch_size, p, 1 if chunks is None else chunks[1 if flip else 0])
+    samples_in_columns = transpose != is_matlab
+    n, p = shape[::-1] if samples_in_columns else shape
+    selection = select_columns(columns, None, p, title)
+    size = rows_per_read(batch_size, p, 1 if chunks is None else chunks[1 if samples_in_columns else 0])
 
     def source(start: int) -> Iterator[Array]:
         with h5py.File(path, "r") as file:
             data = file[name]
             for i in range(start, n, size):
-                batch = data[:, i : i + size].T if flip else data[i : i + size]
-                yield batch if picked is None else batch[:, picked]
+                yield selection.take(data[:, i : i + size].T if samples_in_columns else data[i : i + size])
 
-    return Stream(source, title, n_samples=n, n_features=p if picked is None else len(picked))
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
 
 
-def zarr_stream(
+def open_zarr(
     path: Path, *, batch_size: int | None, columns: Columns, key: str | None, transpose: bool
 ) -> Stream:
-    """An array of a Zarr store: the store itself, or one in its groups."""
+    """Return a stream over a Zarr array, or over one array in the groups of a Zarr store.
+
+    By default, whole chunks are read.
+    """
     zarr = needs("zarr", "reading Zarr")
     title = str(path)
     node = zarr.open(path, mode="r")
     if isinstance(node, zarr.Group):
-        arrays = {
+        shapes = {
             name: item.shape for name, item in node.members(max_depth=None) if isinstance(item, zarr.Array)
         }
-        node = node[the_one(None if key is None else key.strip("/"), arrays, title)]
+        node = node[resolve_key(None if key is None else key.strip("/"), shapes, title)]
     require_two_dimensions(node.shape, title)
-    if node.dtype.kind not in "fiub":
-        raise StreamError(f"{title}: must be numeric, not {node.dtype}")
+    _require_numeric_type(node.dtype, title)
     n, p = node.shape[::-1] if transpose else node.shape
-    picked, _ = chosen(columns, None, p, title)
-    size = batch_rows(batch_size, p, node.chunks[1 if transpose else 0])
+    selection = select_columns(columns, None, p, title)
+    size = rows_per_read(batch_size, p, node.chunks[1 if transpose else 0])
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
             batch = np.asarray(node[:, i : i + size]).T if transpose else np.asarray(node[i : i + size])
-            yield batch if picked is None else batch[:, picked]
+            yield selection.take(batch)
 
-    return Stream(source, title, n_samples=n, n_features=p if picked is None else len(picked))
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
 
 
-def mat_stream(
+def open_mat(
     path: Path, *, batch_size: int | None, columns: Columns, key: str | None, transpose: bool
 ) -> Stream:
-    """A variable of a MATLAB file. Those before v7.3 hold at most 2 GB each and can only be read whole."""
+    """Return a stream over one variable of a MATLAB file.
+
+    A variable of a file before v7.3 is loaded as a whole, because that format cannot be read in parts. Such
+    a variable has at most 2 GB.
+    """
     import scipy.io
     from scipy.io.matlab import matfile_version
 
     title = str(path)
-    if matfile_version(path)[0] == 2:  # v7.3 is HDF5
-        return hdf5_stream(path, batch_size=batch_size, columns=columns, key=key, transpose=transpose)
-    name = the_one(key, {name: shape for name, shape, _ in scipy.io.whosmat(path)}, title)
+    is_hdf5 = matfile_version(path)[0] == 2
+    if is_hdf5:
+        return open_hdf5(path, batch_size=batch_size, columns=columns, key=key, transpose=transpose)
+    name = resolve_key(key, {name: shape for name, shape, _ in scipy.io.whosmat(path)}, title)
     whole = scipy.io.loadmat(path, variable_names=[name])[name]
     if not hasattr(whole, "tocsr"):
-        whole = numeric(whole, title)
-    return array_stream(
+        whole = to_numeric(whole, title)
+    return open_array(
         whole, title, batch_size=batch_size, columns=columns, transpose=transpose, in_background=False
     )
 
 
-def the_one(key: str | None, found: Mapping[str, Sequence[int]], title: str) -> str:
-    """Return the array that is meant: the one named, or the only one with two dimensions."""
+def resolve_key(key: str | None, shapes: Mapping[str, Sequence[int]], title: str) -> str:
+    """Return the name of the array to read from a file that may hold several.
+
+    Parameters
+    ----------
+    key : str or None
+        Name of the array. None selects the only array with two dimensions.
+    shapes : mapping of str to sequence of int
+        Name and shape of every array in the file.
+    title : str
+        Name of the file in error messages.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    StreamError
+        If the array does not exist or is not two-dimensional, or if ``key`` is None and the number of
+        two-dimensional arrays is not one.
+    """
     if key is not None:
-        if key not in found:
-            raise StreamError(f"{title}: no array {key!r}; {_listed(found)}")
-        require_two_dimensions(tuple(found[key]), f"{title}, {key}")
+        if key not in shapes:
+            raise StreamError(f"{title}: key={key!r} names no array; the file holds {_list_arrays(shapes)}")
+        require_two_dimensions(tuple(shapes[key]), f"{title}, {key}")
         return key
-    tables = [name for name, shape in found.items() if len(shape) == 2]
-    if len(tables) != 1:
-        raise StreamError(f"{title}: say which array is meant by key; {_listed(found)}")
-    return tables[0]
+    tables = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    if not tables:
+        raise StreamError(
+            f"{title}: holds no two-dimensional array of samples x features, but {_list_arrays(shapes)}"
+        )
+    if len(tables) > 1:
+        raise StreamError(
+            f"{title}: holds {len(tables)} two-dimensional arrays; set key to one of {_list_arrays(tables)}"
+        )
+    return next(iter(tables))
 
 
-def _listed(found: Mapping[str, Sequence[int]]) -> str:
-    shown = [f"{name!r} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in list(found.items())[:10]]
-    return f"there are {', '.join(shown)}{', ...' if len(found) > 10 else ''}" if found else "there are none"
+def _list_arrays(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return names and shapes for an error message: ``'x' 37x5, 'y' scalar``."""
+    if not shapes:
+        return "no arrays"
+    shown = [
+        f"{name!r} {'x'.join(map(str, shape)) or 'scalar'}"
+        for name, shape in list(shapes.items())[:MOST_ARRAYS_SHOWN]
+    ]
+    return ", ".join(shown + (["..."] if len(shapes) > MOST_ARRAYS_SHOWN else []))
