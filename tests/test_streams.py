@@ -440,7 +440,7 @@ def test_rows_before_an_error_are_yielded_first(tmp_path):
 
 
 @pytest.mark.parametrize("cell", ["1_000", "٣", "0x10", "1,5"])
-def test_a_cell_that_only_python_accepts_is_not_a_number(cell, tmp_path):
+def test_digit_groups_other_scripts_hexadecimals_and_decimal_commas_are_not_numbers(cell, tmp_path):
     (tmp_path / "x.csv").write_text(f'1;2\n"{cell}";3\n', encoding="utf-8")
     with pytest.raises(StreamError, match="is not a number"):
         rows(open_stream(tmp_path / "x.csv"))
