@@ -471,7 +471,7 @@ def test_principal_component_pursuit_accepts_a_stream():
     np.testing.assert_array_equal(streamed.low_rank_, PrincipalComponentPursuit().fit(data).low_rank_)
 
 
-# -- estimators ---------------------------------------------------------------------------------------
+# -- estimators that read streams --------------------------------------------------------------------
 
 
 DATA = make_corrupted_low_rank(900, 30, 3, corruption=0.1, missing=0.1, random_state=0).X

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from maxnorm.streams import array_files, columnar_files, memory, text_files
 from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError
 
-READERS_OF_ONE_ARRAY = {
+READERS_OF_ONE_ARRAY: dict[str, Callable[..., Stream]] = {
     ".npy": array_files.open_npy,
     ".csv": text_files.open_text,
     ".tsv": text_files.open_text,
@@ -24,7 +24,7 @@ READERS_OF_ONE_ARRAY = {
     ".arrow": columnar_files.open_arrow,
     ".feather": columnar_files.open_arrow,
 }
-READERS_OF_SEVERAL_ARRAYS = {  # these take a key
+READERS_OF_SEVERAL_ARRAYS: dict[str, Callable[..., Stream]] = {  # these take a key
     ".npz": array_files.open_npz,
     ".h5": array_files.open_hdf5,
     ".hdf5": array_files.open_hdf5,
@@ -113,8 +113,9 @@ def open_stream(
 
     Notes
     -----
-    No source is read as a whole, apart from variables of MATLAB files before v7.3 and arrays of ``.npz``
-    files whose samples are not contiguous (Fortran order, or C order with ``transpose=True``).
+    No source is loaded as a whole, apart from variables of MATLAB files before v7.3, sparse matrices in
+    ``.npz`` files, and arrays of ``.npz`` files whose samples are not contiguous (Fortran order, or C order
+    with ``transpose=True``).
 
     Batches of a sparse matrix are sparse. For ``MaxNormCompletion``, entries that are not stored are
     missing; for the other estimators, they are zero.
@@ -203,9 +204,7 @@ def _open_path(
     suffix = (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
     if path.is_dir():
         suffix = ".zarr" if _is_zarr(path) else ".parquet"
-    reader: Callable[..., Stream] | None = READERS_OF_SEVERAL_ARRAYS.get(suffix) or READERS_OF_ONE_ARRAY.get(
-        suffix
-    )
+    reader = READERS_OF_ONE_ARRAY.get(suffix) or READERS_OF_SEVERAL_ARRAYS.get(suffix)
     is_pipe = not path.is_file()
     if reader is None and is_pipe:
         reader = text_files.open_text

@@ -42,9 +42,7 @@ class BatchLimits(NamedTuple):
     seconds: float = math.inf
 
 
-LIVE_LIMITS = BatchLimits(
-    lines=1000, seconds=0.5
-)  # for pipes and standard input, so that no row waits for long
+LIVE_LIMITS = BatchLimits(lines=1000, seconds=0.5)  # for pipes and standard input: no row waits for long
 COLUMN_LIMITS = BatchLimits(lines=1000)  # for files whose columns are assembled from all their lines
 
 
@@ -88,9 +86,8 @@ def _open_live_text(
 ) -> Stream:
     """Return a stream over standard input or a pipe, which can be read once only."""
     lines = _open_lines(path)
-    first_lines = _read_first_lines(
-        lines, 2
-    )  # the fewest that show the layout: more may arrive late or never
+    # Two lines are the fewest that show the layout. More of them may arrive late or never.
+    first_lines = _read_first_lines(lines, 2)
     layout = _TextLayout.detect(first_lines, title, columns, header)
     limits = LIVE_LIMITS._replace(lines=batch_size or LIVE_LIMITS.lines)
     return layout.make_stream(

@@ -117,7 +117,7 @@ class NpyWriter(Writer):
 class TextWriter(Writer):
     """Writer of CSV and TSV files, compressed with gzip if the name ends in ``.gz``.
 
-    Floating-point numbers are written with enough digits to be read back exactly. NaN is written as an empty cell.
+    Floating-point numbers have enough digits to be read back exactly. NaN is written as an empty cell.
     """
 
     def open_file(self, batch: Array) -> None:
