@@ -1,4 +1,8 @@
-"""Every reader gives back a small real file, from any row on, along either axis; errors say where."""
+"""Streams: readers of files and of objects in memory, errors that locate the problem, and prefetching.
+
+Every reader is tested with a small real file: read as a whole, from a row in the middle, by columns and
+transposed.
+"""
 
 import gzip
 import io
@@ -16,7 +20,7 @@ import scipy.sparse as sp
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, Stream, open_stream
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.streams import StreamError
-from maxnorm.streams.stream import read_ahead
+from maxnorm.streams.prefetch import prefetch
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 5))
@@ -52,11 +56,11 @@ def npz_fortran(path, array):
     np.savez(path, data=np.asfortranarray(array))
 
 
-def csv_(path, array):
+def csv_with_header(path, array):
     write_csv(path, array)
 
 
-def csv_bare(path, array):
+def csv_without_header(path, array):
     write_csv(path, array, header=None)
 
 
@@ -68,11 +72,11 @@ def csv_gz(path, array):
     write_csv(path, array, opener=gzip.open)
 
 
-def semicolons(path, array):
+def csv_with_semicolons(path, array):
     write_csv(path, array, delimiter=";")
 
 
-def blanks(path, array):
+def text_with_blanks(path, array):
     np.savetxt(path, array, fmt="%.17g")
 
 
@@ -122,15 +126,15 @@ def zarr_group(path, array):
     group.create_array("inner", shape=array.shape, chunks=(6, 3), dtype=array.dtype)[:] = array
 
 
-def mat_old(path, array):
+def mat_before_v73(path, array):
     scipy.io.savemat(path, {"data": array, "title": "x"})
 
 
-def mat_new(path, array):
+def mat_v73(path, array):
     import h5py
 
     with h5py.File(path, "w", userblock_size=512) as file:
-        file["data"] = array.T  # as MATLAB has it
+        file["data"] = array.T  # MATLAB stores arrays transposed
     with path.open("r+b") as file:
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
 
@@ -140,42 +144,42 @@ FILES = {
     npy_fortran: "x.npy",
     npz: "x.npz",
     npz_fortran: "x.npz",
-    csv_: "x.csv",
-    csv_bare: "x.csv",
+    csv_with_header: "x.csv",
+    csv_without_header: "x.csv",
     tsv: "x.tsv",
     csv_gz: "x.csv.gz",
-    semicolons: "x.csv",
-    blanks: "x.txt",
+    csv_with_semicolons: "x.csv",
+    text_with_blanks: "x.txt",
     parquet: "x.parquet",
     parquet_folder: "folder",
     feather: "x.feather",
     hdf5: "x.h5",
     zarr_array: "x.zarr",
     zarr_group: "x.zarr",
-    mat_old: "x.mat",
-    mat_new: "x.mat",
+    mat_before_v73: "x.mat",
+    mat_v73: "x.mat",
 }
-NAMED = {csv_, tsv, csv_gz, semicolons, parquet, parquet_folder, feather}
+WITH_NAMES = {csv_with_header, tsv, csv_gz, csv_with_semicolons, parquet, parquet_folder, feather}
 files = pytest.mark.parametrize("write", FILES, ids=lambda write: write.__name__)
 
 
 @files
-def test_files_come_back(write, tmp_path):
+def test_a_file_is_read_as_it_was_written(write, tmp_path):
     path = tmp_path / FILES[write]
     write(path, X)
     stream = open_stream(path, batch_size=8)
     np.testing.assert_array_equal(rows(stream), X)
-    np.testing.assert_array_equal(rows(stream), X)  # again, from the beginning
+    np.testing.assert_array_equal(rows(stream), X)  # a second pass starts again at the first row
     assert stream.n_samples in (37, None)
     assert stream.n_features == 5
-    assert stream.names == (NAMES if write in NAMED else None)
+    assert stream.names == (NAMES if write in WITH_NAMES else None)
     assert {len(batch) for batch in stream} <= {8, 5}
     np.testing.assert_array_equal(rows(stream.from_row(19)), X[19:])
     np.testing.assert_array_equal(rows(open_stream(path)), X)
 
 
 @files
-def test_columns_by_position(write, tmp_path):
+def test_columns_are_selected_by_position(write, tmp_path):
     path = tmp_path / FILES[write]
     write(path, X)
     np.testing.assert_array_equal(rows(open_stream(path, columns=[3, -5])), X[:, [3, 0]])
@@ -185,7 +189,7 @@ def test_columns_by_position(write, tmp_path):
 
 
 @files
-def test_samples_in_columns(write, tmp_path):
+def test_transpose_reads_samples_from_columns(write, tmp_path):
     path = tmp_path / FILES[write]
     write(path, X.T)
     stream = open_stream(path, batch_size=8, transpose=True)
@@ -195,17 +199,19 @@ def test_samples_in_columns(write, tmp_path):
 
 
 @files
-def test_missing_entries_are_nan(write, tmp_path):
-    path, holes = tmp_path / FILES[write], X.copy()
-    holes[[0, 5, 36, 36], [0, 4, 0, 4]] = np.nan
-    write(path, holes)
-    np.testing.assert_array_equal(rows(open_stream(path)), holes)
+def test_missing_entries_are_read_as_nan(write, tmp_path):
+    path, incomplete = tmp_path / FILES[write], X.copy()
+    incomplete[[0, 5, 36, 36], [0, 4, 0, 4]] = np.nan
+    write(path, incomplete)
+    np.testing.assert_array_equal(rows(open_stream(path)), incomplete)
 
 
 @pytest.mark.parametrize(
-    "write", [npy, npz, csv_gz, parquet, feather, hdf5, mat_old, mat_new], ids=lambda write: write.__name__
+    "write",
+    [npy, npz, csv_gz, parquet, feather, hdf5, mat_before_v73, mat_v73],
+    ids=lambda write: write.__name__,
 )
-def test_damaged_files_say_so(write, tmp_path):
+def test_a_truncated_file_raises_an_error_that_names_it(write, tmp_path):
     path = tmp_path / FILES[write]
     write(path, X)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -213,7 +219,7 @@ def test_damaged_files_say_so(write, tmp_path):
         rows(open_stream(path))
 
 
-def test_labels_that_pandas_writes(tmp_path):
+def test_row_labels_of_pandas_in_csv_are_left_out(tmp_path):
     pandas_csv(tmp_path / "x.csv", X)
     stream = open_stream(tmp_path / "x.csv")
     np.testing.assert_array_equal(rows(stream), X)
@@ -221,36 +227,36 @@ def test_labels_that_pandas_writes(tmp_path):
     assert "row labels" in stream.remarks[0]
 
 
-def test_columns_by_name(tmp_path):
+def test_columns_are_selected_by_name(tmp_path):
     write_csv(tmp_path / "x.csv", X)
     stream = open_stream(tmp_path / "x.csv", columns=["d", "a"])
     assert stream.names == ("d", "a")
     np.testing.assert_array_equal(rows(stream), X[:, [3, 0]])
-    with pytest.raises(StreamError, match="no column 'z'; there are 'a', 'b'"):
+    with pytest.raises(StreamError, match="no column 'z'; the columns are 'a', 'b'"):
         open_stream(tmp_path / "x.csv", columns="z")
 
 
-def test_text_with_words_for_missing_and_quotes(tmp_path):
+def test_text_may_have_quotes_and_words_for_missing_entries(tmp_path):
     (tmp_path / "x.csv").write_text('"a","b,c"\n1,NA\n\n?,"2.5"\n,null\n')
     stream = open_stream(tmp_path / "x.csv")
     assert stream.names == ("a", "b,c")
     np.testing.assert_array_equal(rows(stream), [[1, np.nan], [np.nan, 2.5], [np.nan, np.nan]])
 
 
-def test_header_of_numbers_beside_a_word(tmp_path):
+def test_a_header_may_mix_words_and_numbers(tmp_path):
     (tmp_path / "x.csv").write_text("station,2001,2002\n7,1.5,2.5\n8,3,4\n")
     stream = open_stream(tmp_path / "x.csv")
     assert stream.names == ("station", "2001", "2002")
     assert len(rows(stream)) == 2
 
 
-def test_windows_text_with_a_byte_order_mark(tmp_path):
+def test_text_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"\xef\xbb\xbf1,2\r\n3,\r\n")
     np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.csv")), [[1, 2], [3, np.nan]])
 
 
 @pytest.mark.parametrize("line", [12, 3000])
-def test_a_row_of_the_wrong_width_is_named(line, tmp_path):
+def test_an_error_names_the_line_with_the_wrong_number_of_columns(line, tmp_path):
     lines = ["a,b"] + ["1,2"] * 5000
     lines[line - 1] = "1,2,3"
     (tmp_path / "x.csv").write_text("\n".join(lines))
@@ -258,7 +264,7 @@ def test_a_row_of_the_wrong_width_is_named(line, tmp_path):
         rows(open_stream(tmp_path / "x.csv", batch_size=100))
 
 
-def test_a_word_among_numbers_is_named(tmp_path):
+def test_an_error_names_the_cell_that_is_not_a_number(tmp_path):
     (tmp_path / "x.csv").write_text("day,b\n2020-01-01,2\n2020-01-02,3\n")
     with pytest.raises(StreamError, match=r"line 2, column 0: '2020-01-01' is not a number"):
         rows(open_stream(tmp_path / "x.csv"))
@@ -266,34 +272,32 @@ def test_a_word_among_numbers_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.npy", "x.npz", "x.parquet", "x.h5", "x.mat", "x.arrow"])
-def test_an_empty_file(name, tmp_path):
+def test_an_empty_file_raises_an_error_that_names_it(name, tmp_path):
     (tmp_path / name).touch()
     with pytest.raises(StreamError, match=name):
         rows(open_stream(tmp_path / name))
 
 
-def test_which_array_is_meant(tmp_path):
+def test_key_selects_one_of_several_arrays(tmp_path):
     np.savez(tmp_path / "x.npz", one=X, two=2 * X, flat=X[0])
     np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.npz", key="two")), 2 * X)
-    with pytest.raises(
-        StreamError, match="say which array is meant by key; there are 'one' 37x5, 'two' 37x5"
-    ):
+    with pytest.raises(StreamError, match="set key to one of 'one' 37x5, 'two' 37x5"):
         open_stream(tmp_path / "x.npz")
-    with pytest.raises(StreamError, match="no array 'three'"):
+    with pytest.raises(StreamError, match="key='three' names no array; the file holds 'one' 37x5"):
         open_stream(tmp_path / "x.npz", key="three")
     with pytest.raises(StreamError, match="reshape"):
         open_stream(tmp_path / "x.npz", key="flat")
 
 
-def test_errors_of_opening(tmp_path):
+def test_sources_that_cannot_be_opened_raise_errors_with_a_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         open_stream(tmp_path / "nothing.csv")
     (tmp_path / "x.jpeg").touch()
-    with pytest.raises(StreamError, match=r"known are \.npy"):
+    with pytest.raises(StreamError, match=r"supported are \.npy"):
         open_stream(tmp_path / "x.jpeg")
     with pytest.raises(ValueError, match="batch_size"):
         open_stream(X, batch_size=0)
-    with pytest.raises(TypeError, match="cannot read samples from a int"):
+    with pytest.raises(TypeError, match="cannot read samples from x of type int"):
         open_stream(3)
     with pytest.raises(StreamError, match="must be numeric"):
         open_stream(np.array([["a", "b"]]))
@@ -301,7 +305,7 @@ def test_errors_of_opening(tmp_path):
         open_stream(np.ones((2, 3, 4)))
 
 
-def test_a_missing_package_is_named(tmp_path):
+def test_an_error_names_the_missing_package_and_its_extra(tmp_path):
     write_csv(tmp_path / "x.csv", X)
     code = (
         "import sys; sys.modules['h5py'] = None\n"
@@ -314,7 +318,7 @@ def test_a_missing_package_is_named(tmp_path):
     assert result.stdout.strip() == "reading HDF5 needs h5py: pip install 'maxnorm[io]'", result.stderr
 
 
-def test_memory_sources():
+def test_objects_in_memory_are_read_like_files():
     import dask.array
     import dask.dataframe
 
@@ -342,7 +346,7 @@ def test_memory_sources():
     np.testing.assert_array_equal(sp.vstack(batches).toarray(), sparse.toarray())
 
 
-def test_iterators_are_read_once():
+def test_an_iterator_can_be_read_only_once():
     stream = open_stream(iter(X))
     np.testing.assert_array_equal(rows(stream), X)
     with pytest.raises(StreamError, match="once only"):
@@ -353,7 +357,7 @@ def test_iterators_are_read_once():
         rows(open_stream([X[0], X[1], X[2, :4]]))
 
 
-def test_standard_input():
+def test_standard_input_is_read_as_text():
     text = io.StringIO()
     np.savetxt(text, X, delimiter=",", fmt="%.17g")
     code = (
@@ -366,7 +370,7 @@ def test_standard_input():
     assert result.stdout.strip() == str(X.tolist())
 
 
-def test_columns_that_pandas_counts(tmp_path):
+def test_column_numbers_of_pandas_are_a_header_but_other_numbers_are_not(tmp_path):
     import pandas
 
     pandas.DataFrame(X).to_csv(tmp_path / "x.csv")
@@ -379,12 +383,12 @@ def test_columns_that_pandas_counts(tmp_path):
     assert len(rows(open_stream(tmp_path / "z.csv"))) == 3
     assert rows(open_stream(tmp_path / "z.csv", header=True)).tolist() == [[1, 2], [3, 4]]
     (tmp_path / "w.csv").write_text("1.0,err\n1,2\n")
-    assert "taken for names" in open_stream(tmp_path / "w.csv").remarks[0]
+    assert "read as column names" in open_stream(tmp_path / "w.csv").remarks[0]
     with pytest.raises(StreamError, match="'err' is not a number"):
         rows(open_stream(tmp_path / "w.csv", header=False))
 
 
-def test_labels_in_parquet_and_one_precision(tmp_path):
+def test_parquet_leaves_row_labels_out_and_has_one_type_for_all_batches(tmp_path):
     import pandas
 
     pandas.DataFrame({"a": [1, 2], "b": [0.5, 1]}, index=[5, 6]).to_parquet(tmp_path / "x.parquet")
@@ -397,7 +401,7 @@ def test_labels_in_parquet_and_one_precision(tmp_path):
     assert {batch.dtype for batch in open_stream(tmp_path / "parts", batch_size=1)} == {np.dtype(np.float64)}
 
 
-def test_masks_and_other_ways_to_choose_columns():
+def test_columns_are_selected_by_mask_integer_or_digits():
     np.testing.assert_array_equal(rows(open_stream(X, columns=np.array([0, 1, 0, 0, 1], bool))), X[:, [1, 4]])
     np.testing.assert_array_equal(rows(open_stream(X, columns=np.int64(2))), X[:, 2:3])
     np.testing.assert_array_equal(rows(open_stream(X, columns=["0", "-1"])), X[:, [0, 4]])
@@ -406,19 +410,19 @@ def test_masks_and_other_ways_to_choose_columns():
             open_stream(X, columns=wrong)
 
 
-def test_masked_rows_of_an_iterable():
+def test_masked_entries_of_an_iterable_are_read_as_nan():
     masked = np.ma.masked_greater(X, 1.0)
     np.testing.assert_array_equal(rows(open_stream(iter([masked]))), np.where(X > 1.0, np.nan, X))
 
 
-def test_sparse_matrices_in_files(tmp_path):
+def test_a_sparse_matrix_in_a_file_is_read_in_sparse_batches(tmp_path):
     sparse = sp.random(30, 6, 0.3, random_state=0, format="csr")
     sp.save_npz(tmp_path / "x.npz", sparse)
     batches = list(open_stream(tmp_path / "x.npz", batch_size=7))
     np.testing.assert_array_equal(sp.vstack(batches).toarray(), sparse.toarray())
 
 
-def test_good_rows_come_before_the_error(tmp_path):
+def test_rows_before_an_error_are_yielded_first(tmp_path):
     (tmp_path / "x.csv").write_text("\n\n1,2\n3,4\n5,six\n")
     stream = iter(open_stream(tmp_path / "x.csv"))
     assert next(stream).tolist() == [[1, 2], [3, 4]]
@@ -436,13 +440,13 @@ def test_good_rows_come_before_the_error(tmp_path):
 
 
 @pytest.mark.parametrize("cell", ["1_000", "٣", "0x10", "1,5"])
-def test_what_is_not_a_number(cell, tmp_path):
+def test_digit_groups_other_scripts_hexadecimals_and_decimal_commas_are_not_numbers(cell, tmp_path):
     (tmp_path / "x.csv").write_text(f'1;2\n"{cell}";3\n', encoding="utf-8")
     with pytest.raises(StreamError, match="is not a number"):
         rows(open_stream(tmp_path / "x.csv"))
 
 
-def test_files_in_chunks_of_columns_are_not_read_whole(tmp_path):
+def test_a_file_with_column_chunks_is_not_read_as_a_whole(tmp_path):
     import h5py
 
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -450,7 +454,7 @@ def test_files_in_chunks_of_columns_are_not_read_whole(tmp_path):
     assert len(next(iter(open_stream(tmp_path / "x.h5")))) < 20_000
 
 
-def test_names_of_transposed_frames():
+def test_a_transposed_dask_data_frame_has_no_feature_names():
     import dask.dataframe
 
     frames = dask.dataframe.from_pandas(frame(X), npartitions=2)
@@ -459,7 +463,7 @@ def test_names_of_transposed_frames():
     assert stream.n_features == 37
 
 
-def test_the_batch_method_takes_streams():
+def test_principal_component_pursuit_accepts_a_stream():
     from maxnorm import PrincipalComponentPursuit
 
     data = make_corrupted_low_rank(100, 20, 2, corruption=0.05, random_state=0).X
@@ -467,7 +471,7 @@ def test_the_batch_method_takes_streams():
     np.testing.assert_array_equal(streamed.low_rank_, PrincipalComponentPursuit().fit(data).low_rank_)
 
 
-# -- estimators ---------------------------------------------------------------------------------------
+# -- estimators that read streams --------------------------------------------------------------------
 
 
 DATA = make_corrupted_low_rank(900, 30, 3, corruption=0.1, missing=0.1, random_state=0).X
@@ -475,7 +479,7 @@ DATA = make_corrupted_low_rank(900, 30, 3, corruption=0.1, missing=0.1, random_s
 
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("estimator", [MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion])
-def test_a_stream_gives_the_model_of_the_array(estimator, epochs, tmp_path):
+def test_a_stream_gives_the_same_model_as_the_array(estimator, epochs, tmp_path):
     np.save(tmp_path / "x.npy", DATA)
     whole = estimator(3, n_epochs=epochs, random_state=0).fit(DATA)
     stream = open_stream(tmp_path / "x.npy", batch_size=77)
@@ -486,7 +490,7 @@ def test_a_stream_gives_the_model_of_the_array(estimator, epochs, tmp_path):
     np.testing.assert_allclose(streamed.score(stream), whole.score(DATA), rtol=1e-9)
 
 
-def test_names_of_a_file(tmp_path):
+def test_an_estimator_checks_the_feature_names_of_a_file(tmp_path):
     write_csv(tmp_path / "x.csv", X)
     write_csv(tmp_path / "y.csv", X, header=("a", "b", "c", "x", "e"))
     np.save(tmp_path / "z.npy", X)
@@ -499,7 +503,7 @@ def test_names_of_a_file(tmp_path):
         model.transform(open_stream(X[:, :4]))
 
 
-def test_sparse_matrices_mean_zeros_or_missing_entries():
+def test_entries_not_stored_are_zero_for_decomposition_and_missing_for_completion():
     sparse = sp.random(300, 20, 0.3, random_state=0, format="csr")
     dense = sparse.toarray()
     direct = MaxNormDecomposition(3, noise="none", random_state=0).fit(dense)
@@ -513,7 +517,7 @@ def test_sparse_matrices_mean_zeros_or_missing_entries():
     )
 
 
-def test_what_was_learnt_before_a_bad_row_is_kept(tmp_path):
+def test_a_model_keeps_the_samples_before_an_invalid_row(tmp_path):
     lines = [",".join(map(repr, row)) for row in X.tolist() * 20]
     lines[500] = "1,2"
     (tmp_path / "x.csv").write_text("\n".join(lines))
@@ -528,7 +532,7 @@ def test_what_was_learnt_before_a_bad_row_is_kept(tmp_path):
     assert model.n_samples_seen_ == 700
 
 
-def test_a_stream_that_never_begins_leaves_the_model(tmp_path):
+def test_an_empty_stream_leaves_the_model_unchanged(tmp_path):
     model = OnlineRobustPCA(2, random_state=0).fit(X)
     before = model.components_
     with pytest.raises(StreamError, match="has no samples"):
@@ -536,7 +540,7 @@ def test_a_stream_that_never_begins_leaves_the_model(tmp_path):
     np.testing.assert_array_equal(model.components_, before)
 
 
-def test_a_file_that_vanishes(tmp_path):
+def test_a_file_deleted_during_reading_raises_an_error_with_the_row(tmp_path):
     np.save(tmp_path / "x.npy", DATA)
     stream = open_stream(tmp_path / "x.npy", batch_size=100)
     batches = iter(stream)
@@ -546,29 +550,29 @@ def test_a_file_that_vanishes(tmp_path):
         list(batches)
 
 
-def test_callbacks_follow_the_stream():
+def test_a_callback_runs_after_every_batch_and_may_stop_the_fit():
     seen = []
     MaxNormDecomposition(3, random_state=0).fit(
         open_stream(DATA, batch_size=300), callback=lambda model: seen.append(model.n_samples_seen_)
     )
     assert seen == [300, 600, 900]
 
-    class Enough(Exception):
+    class StopFitting(Exception):
         pass
 
     def stop(model):
-        raise Enough
+        raise StopFitting
 
     model = MaxNormDecomposition(3, random_state=0)
-    with pytest.raises(Enough):
+    with pytest.raises(StopFitting):
         model.partial_fit(open_stream(DATA, batch_size=300), callback=stop)
     assert model.n_samples_seen_ == 300
 
 
-# -- reading ahead ------------------------------------------------------------------------------------
+# -- prefetching --------------------------------------------------------------------------------------
 
 
-def test_reading_stays_ahead_but_not_far():
+def test_prefetch_reads_a_bounded_number_of_batches_ahead():
     read = []
 
     def source():
@@ -576,30 +580,30 @@ def test_reading_stays_ahead_but_not_far():
             read.append(i)
             yield np.full((1, 1), i)
 
-    batches = read_ahead(source(), depth=2)
+    batches = prefetch(source(), depth=2)
     next(batches)
     end = time.monotonic() + 30
-    while len(read) < 4 and time.monotonic() < end:  # one in use, two that wait, one in hand
+    while len(read) < 4 and time.monotonic() < end:  # one in use, two in the queue, one held by the thread
         time.sleep(0.001)
     time.sleep(0.05)
     assert len(read) == 4
     assert [int(batch[0, 0]) for batch in batches] == list(range(1, 10))
 
 
-def test_reading_ahead_passes_errors_on_and_ends_its_thread():
+def test_prefetch_passes_errors_on_and_ends_its_thread():
     def broken():
         yield np.ones((1, 1))
         raise StreamError("bad row")
 
     with pytest.raises(StreamError, match="bad row"):
-        list(read_ahead(broken()))
-    endless = read_ahead(iter(lambda: np.ones((1, 1)), None))
+        list(prefetch(broken()))
+    endless = prefetch(iter(lambda: np.ones((1, 1)), None))
     next(endless)
     endless.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "maxnorm-reader"]
 
 
-def test_streams_pass_through():
+def test_open_stream_returns_a_stream_unchanged():
     stream = open_stream(X)
     assert open_stream(stream) is stream
     assert isinstance(stream, Stream)

@@ -1,4 +1,4 @@
-"""Streams over what is in memory, or hands itself out: arrays, frames, sparse matrices, Dask, iterables."""
+"""Readers of objects in memory: arrays, data frames, sparse matrices, Dask collections and iterables."""
 
 from __future__ import annotations
 
@@ -9,180 +9,241 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxnorm.core.types import Array
-from maxnorm.streams.stream import Batch, Columns, Stream, StreamError, batch_rows, beyond, chosen, regrouped
+from maxnorm.streams.columns import select_columns
+from maxnorm.streams.stream import Batch, Columns, Stream, StreamError, regroup, rows_per_read, skip_rows
 
-LIVE_ROWS = 100  # rows of an iterable that are waited for before they are handed on
+NUMERIC_KINDS = "fiub"  # kinds of NumPy types that are numbers: floats, integers, unsigned integers, booleans
+ITERABLE_ROWS = (
+    100  # single rows of an iterable that form a batch by default: few, so that none wait for long
+)
 
 
-def array_stream(
-    x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool, **known: Any
+def open_array(
+    x: Any,
+    title: str,
+    *,
+    batch_size: int | None,
+    columns: Columns,
+    transpose: bool,
+    in_background: bool = True,
 ) -> Stream:
-    """Anything two-dimensional that can be sliced: arrays, memory-maps, sparse matrices."""
+    """Return a stream over a two-dimensional array, memory map or CSR matrix.
+
+    Batches are views of ``x`` where slicing gives views. The other parameters are those of ``open_stream``
+    and ``Stream``.
+    """
     require_two_dimensions(x.shape, title)
     x = x.T if transpose else x
     n, p = x.shape
-    picked, names = chosen(columns, known.pop("names", None), p, title)
-    size = batch_rows(batch_size, p)
+    selection = select_columns(columns, None, p, title)
+    size = rows_per_read(batch_size, p)
 
     def source(start: int) -> Iterator[Batch]:
         for i in range(start, n, size):
-            yield x[i : i + size] if picked is None else x[i : i + size][:, picked]
+            yield selection.take(x[i : i + size])
 
-    width = p if picked is None else len(picked)
-    return Stream(source, title, n_samples=n, n_features=width, names=names, **known)
+    return Stream(source, title, n_samples=n, n_features=selection.n_features, in_background=in_background)
 
 
-def sparse_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
-    """Rows of a SciPy sparse matrix, which stay sparse: what is not stored is for the estimator to say."""
+def open_sparse(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream over the rows of a SciPy sparse matrix, in CSR batches.
+
+    Batches stay sparse, because an entry that is not stored is zero for some estimators and missing for
+    others.
+    """
     require_two_dimensions(x.shape, title)
-    x = _by_rows((x.T if transpose else x).tocoo())
-    return array_stream(
-        x, title, batch_size=batch_size, columns=columns, transpose=False, in_background=False
+    rows = _to_csr((x.T if transpose else x).tocoo())
+    return open_array(
+        rows, title, batch_size=batch_size, columns=columns, transpose=False, in_background=False
     )
 
 
-def _by_rows(x: Any) -> sp.csr_array:
-    """Return rows as they are stored: what an entry means that is there twice is for the estimator to say."""
+def _to_csr(x: Any) -> sp.csr_array:
+    """Return a COO matrix in CSR format with all its stored entries, including duplicates.
+
+    SciPy's own conversion adds up entries at the same position. They are kept apart here, because the
+    estimators decide what duplicates mean.
+    """
     order = np.argsort(x.row, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(x.row, minlength=x.shape[0]))])
     return sp.csr_array((x.data[order], x.col[order], indptr), shape=x.shape)
 
 
-def frame_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
-    """Rows of a pandas data frame; of its transpose, whose index then has the names."""
+def open_frame(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream over the rows of a pandas data frame, or over its columns if ``transpose`` is True.
+
+    The names of the features are the column labels, or the index labels if ``transpose`` is True.
+    """
     names = [str(name) for name in (x.index if transpose else x.columns)]
     n, p = x.shape[::-1] if transpose else x.shape
-    picked, kept = chosen(columns, names, p, title)
-    positions = np.arange(p) if picked is None else picked
-    size = batch_rows(batch_size, p)
+    selection = select_columns(columns, names, p, title)
+    positions = np.arange(p) if selection.positions is None else selection.positions
+    size = rows_per_read(batch_size, p)
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
             rows = slice(i, min(i + size, n))
             part = x.iloc[positions, rows].T if transpose else x.iloc[rows, positions]
-            yield numeric(np.asarray(part), title)
+            yield to_numeric(np.asarray(part), title)
 
-    return Stream(source, title, n_samples=n, n_features=len(positions), names=kept, in_background=False)
+    return Stream(
+        source,
+        title,
+        n_samples=n,
+        n_features=selection.n_features,
+        names=selection.names,
+        in_background=False,
+    )
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array or data frame; a pandas frame may have a column of that name."""
+    """Return whether X is a Dask array or data frame.
+
+    Only the type of X is examined, because the columns of a pandas data frame are also its attributes and
+    may have any name.
+    """
     return type(X).__module__.startswith("dask") and hasattr(type(X), "ndim")
 
 
-def dask_stream(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
-    """A Dask array or data frame, block by block."""
+def open_dask(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream that computes a Dask array or data frame block by block.
+
+    The number of samples is unknown if the collection does not know the lengths of its blocks. With
+    ``transpose``, the lengths are computed when the stream is opened.
+    """
     names = None
-    if hasattr(x, "to_dask_array"):  # a data frame
+    is_data_frame = hasattr(x, "to_dask_array")
+    if is_data_frame:
         names = None if transpose else [str(name) for name in x.columns]
         x = x.to_dask_array()
     require_two_dimensions(x.shape, title)
     x = x.compute_chunk_sizes().T if transpose else x
     x = x.rechunk({1: -1})
-    picked, kept = chosen(columns, names, x.shape[1], title)
+    selection = select_columns(columns, names, x.shape[1], title)
 
     def blocks(start: int) -> Iterator[Batch]:
         for i in range(x.numblocks[0]):
             block = x.blocks[i]
-            if block.shape[0] <= start:  # never so where the length is not known
+            if block.shape[0] <= start:  # false for an unknown length, which is NaN: such a block is computed
                 start -= block.shape[0]
                 continue
-            got = block.compute()
-            if start < got.shape[0]:
-                yield got[start:] if picked is None else got[start:][:, picked]
-            start = max(0, start - got.shape[0])
+            computed = block.compute()
+            if start < computed.shape[0]:
+                yield selection.take(computed[start:])
+            start = max(0, start - computed.shape[0])
 
-    n = None if np.isnan(x.shape[0]) else int(x.shape[0])
     return Stream(
-        lambda start: regrouped(blocks(start), batch_size),
+        lambda start: regroup(blocks(start), batch_size),
         title,
-        n_samples=n,
-        n_features=x.shape[1] if picked is None else len(picked),
-        names=kept,
+        n_samples=None if np.isnan(x.shape[0]) else int(x.shape[0]),
+        n_features=selection.n_features,
+        names=selection.names,
     )
 
 
-def iterable_stream(
+def open_iterable(
     x: Iterable[Any] | Callable[[], Iterable[Any]], title: str, *, batch_size: int | None, columns: Columns
 ) -> Stream:
-    """Rows or batches from any iterable, or from a function that returns one each time it is called."""
+    """Return a stream over an iterable of rows or batches, or over a function that returns such an iterable.
+
+    An iterator can be read only once. A function is called for every pass over the stream.
+    """
     iterator = iter(x) if isinstance(x, Iterator) else None
-    begin = x if callable(x) else lambda: x
-    used = False
+    iterate = x if callable(x) else lambda: x
+    consumed = False
 
     def source(start: int) -> Iterator[Batch]:
-        nonlocal used
-        if iterator is not None and used:
+        nonlocal consumed
+        if iterator is not None and consumed:
             raise StreamError(
-                f"{title}: an iterator can be read once only; for several passes give a function that "
-                "returns a new one, or a file"
+                f"{title}: an iterator can be read once only; for several passes, pass a file or a function "
+                "that returns a new iterator"
             )
-        used = True
-        rows = _rows_and_batches(begin() if iterator is None else iterator, title, batch_size or LIVE_ROWS)
-        for batch in regrouped(beyond(rows, start), batch_size):
-            picked, _ = chosen(columns, None, batch.shape[1], title)
-            yield batch if picked is None else batch[:, picked]
+        consumed = True
+        items = iterate() if iterator is None else iterator
+        batches = _collect_rows(items, title, batch_size or ITERABLE_ROWS)
+        for batch in regroup(skip_rows(batches, start), batch_size):
+            yield select_columns(columns, None, batch.shape[1], title).take(batch)
 
     return Stream(source, title, repeatable=iterator is None, in_background=False)
 
 
-def _rows_and_batches(items: Iterable[Any], title: str, most: int) -> Iterator[Array]:
+def _collect_rows(items: Iterable[Any], title: str, size: int) -> Iterator[Batch]:
+    """Yield the items of an iterable as two-dimensional batches.
+
+    Consecutive rows are collected until there are ``size`` of them or a batch follows; batches are yielded
+    unchanged. If the iterable raises an exception, the rows before it are yielded first.
+    """
     rows: list[Array] = []
     width, count = None, 0
     try:
         for item in items:
-            array = _row_or_batch(item, f"{title}, row {count}")
+            array = _to_row_or_batch(item, f"{title}, row {count}")
             width = array.shape[-1] if width is None else width
             if array.shape[-1] != width:
                 raise StreamError(
-                    f"{title}: row {count} has {array.shape[-1]} entries where {width} are expected"
+                    f"{title}: row {count} has {array.shape[-1]} entries where {width} are expected; all "
+                    "rows must have the same length"
                 )
             count += 1 if array.ndim == 1 else array.shape[0]
             if array.ndim == 1:
                 rows.append(array)
-            if rows and (array.ndim == 2 or len(rows) >= most):
+            if rows and (array.ndim == 2 or len(rows) >= size):
                 yield np.stack(rows)
                 rows = []
             if array.ndim == 2:
                 yield array
     except Exception:
-        if rows:  # what came before is good
+        if rows:
             yield np.stack(rows)
         raise
     if rows:
         yield np.stack(rows)
 
 
-def _row_or_batch(item: Any, title: str) -> Any:
+def _to_row_or_batch(item: Any, title: str) -> Any:
+    """Return an item of an iterable as a numeric row of one dimension or a batch of two dimensions."""
     if sp.issparse(item):
-        return _by_rows(item.tocoo())
+        return _to_csr(item.tocoo())
     if isinstance(item, np.ma.MaskedArray):
         item = np.where(np.ma.getmaskarray(item), np.nan, item.data)
     try:
         array = np.asarray(item)
     except ValueError as error:
-        raise StreamError(f"{title}: is ragged: {error}") from error
+        raise StreamError(f"{title}: is not a rectangular array of numbers: {error}") from error
     if array.ndim not in (1, 2):
-        raise StreamError(f"{title}: has {array.ndim} dimensions; yield rows or two-dimensional batches")
-    return numeric(array, title)
+        raise StreamError(
+            f"{title}: has {array.ndim} dimensions; an iterable must yield rows or two-dimensional batches"
+        )
+    return to_numeric(array, title)
 
 
-def numeric(array: Array, title: str) -> Array:
-    """Return an array of floats, with None as NaN, or say what is in the way."""
-    if array.dtype.kind in "fiub":
+def to_numeric(array: Array, title: str) -> Array:
+    """Return an array of a numeric type: the array itself, or float64 if its elements are Python objects.
+
+    None becomes NaN.
+
+    Raises
+    ------
+    StreamError
+        If the array holds text, dates or other objects that are not numbers.
+    """
+    if array.dtype.kind in NUMERIC_KINDS:
         return array
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise StreamError(f"{title}: must be numeric: {error}; choose columns that are") from error
-    raise StreamError(f"{title}: must be numeric, not {array.dtype}; choose columns that are")
+            raise StreamError(
+                f"{title}: must be numeric: {error}; select numeric columns with columns"
+            ) from error
+    raise StreamError(f"{title}: must be numeric, not {array.dtype}; select numeric columns with columns")
 
 
 def require_two_dimensions(shape: tuple[int, ...], title: str) -> None:
-    """Say what to do with shapes that are not samples x features."""
+    """Raise a StreamError if a shape does not have the two dimensions samples x features."""
     if len(shape) != 2:
         raise StreamError(
-            f"{title}: has shape {tuple(shape)}; samples x features are expected, so reshape it to two "
+            f"{title}: has shape {tuple(shape)}, but samples x features are expected; reshape it to two "
             "dimensions"
         )

@@ -1,4 +1,4 @@
-"""``open_stream``: one way in for everything that holds samples."""
+"""``open_stream``, which chooses the reader for a source of samples."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxnorm.streams import columnar, files, memory, text
+from maxnorm.streams import array_files, columnar_files, memory, text_files
 from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError
 
-KEYED = {
-    ".npz": files.npz_stream,
-    ".h5": files.hdf5_stream,
-    ".hdf5": files.hdf5_stream,
-    ".hdf": files.hdf5_stream,
-    ".zarr": files.zarr_stream,
-    ".mat": files.mat_stream,
+READERS_OF_ONE_ARRAY: dict[str, Callable[..., Stream]] = {
+    ".npy": array_files.open_npy,
+    ".csv": text_files.open_text,
+    ".tsv": text_files.open_text,
+    ".txt": text_files.open_text,
+    ".dat": text_files.open_text,
+    ".parquet": columnar_files.open_parquet,
+    ".pq": columnar_files.open_parquet,
+    ".arrow": columnar_files.open_arrow,
+    ".feather": columnar_files.open_arrow,
 }
-PLAIN = {
-    ".npy": files.npy_stream,
-    ".csv": text.text_stream,
-    ".tsv": text.text_stream,
-    ".txt": text.text_stream,
-    ".dat": text.text_stream,
-    ".parquet": columnar.parquet_stream,
-    ".pq": columnar.parquet_stream,
-    ".arrow": columnar.arrow_stream,
-    ".feather": columnar.arrow_stream,
+READERS_OF_SEVERAL_ARRAYS: dict[str, Callable[..., Stream]] = {  # these take a key
+    ".npz": array_files.open_npz,
+    ".h5": array_files.open_hdf5,
+    ".hdf5": array_files.open_hdf5,
+    ".hdf": array_files.open_hdf5,
+    ".zarr": array_files.open_zarr,
+    ".mat": array_files.open_mat,
 }
 
 
@@ -43,46 +43,115 @@ def open_stream(
     transpose: bool = False,
     header: bool | None = None,
 ) -> Stream:
-    """Open anything that holds samples as a stream of batches.
+    """Open a file, an array or another source of samples as a stream of batches.
 
-    Nothing is read whole, apart from MATLAB files older than v7.3, which cannot be read otherwise, and
-    arrays in a ``.npz`` whose samples do not lie one after the other.
+    Estimators accept the stream wherever they accept an array, and read it batch by batch, so that data may
+    be larger than memory. Batches have shape (rows, n_features), and missing entries are NaN.
 
     Parameters
     ----------
-    x : path, array, data frame, sparse matrix, Dask collection, iterable or function
-        A file (``.npy``, ``.npz``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz``; ``.parquet`` or a folder
-        of these; ``.arrow``, ``.feather``; ``.h5``; ``.zarr``; ``.mat``), ``"-"`` for CSV on standard input,
-        an array or memory-map, a pandas data frame, a SciPy sparse matrix, a Dask array or data frame, or an
-        iterable of rows or batches. A function without arguments that returns an iterable can be read
-        several times.
-    batch_size : int or None
-        Samples a batch. None takes about eight megabytes, or what an iterable yields. It has no influence
-        on what is learnt.
-    columns : slice, int, str or sequence of these, or None
-        Features to take, by position or name; None takes all. Digits that are no name are a position. A
-        first column without a name in a CSV file is taken for row labels, as pandas writes them, and left
-        out.
-    key : str or None
-        Which array, in formats that hold several.
-    transpose : bool
-        Whether samples are columns. Text and Parquet are then read once for every batch.
-    header : bool or None
-        Whether the first line of text names the columns. None looks: it does if it has words where the second
-        line has numbers, or counts 0, 1, 2.
+    x : path, array, data frame, sparse matrix, Dask collection, iterable, callable or Stream
+        The source of samples, one sample per row:
+
+        - the path of a file: ``.npy``, ``.npz``; ``.csv``, ``.tsv``, ``.txt`` or ``.dat``, also compressed
+          with gzip (``.csv.gz``); ``.parquet``, ``.pq``, ``.arrow``, ``.feather``; ``.h5``, ``.hdf5``,
+          ``.hdf``; ``.zarr``; ``.mat``;
+        - the path of a folder of Parquet files, which are read in the order of their paths;
+        - ``"-"`` for text on standard input, or the path of a pipe;
+        - a NumPy array, masked array or memory map, a pandas data frame, or a SciPy sparse matrix;
+        - a Dask array or data frame, which is computed block by block in this process;
+        - an iterable of rows or of two-dimensional batches. An iterator can be read only once;
+        - a function without arguments that returns such an iterable. It is called for every pass;
+        - a Stream, which is returned unchanged. The other arguments are then ignored.
+
+    batch_size : int or None, default=None
+        Number of samples per batch. It does not influence the fitted model. None stands for about a million
+        entries (8 MB of float64), in whole chunks of a chunked file; for the blocks of a Dask collection; and
+        for the batches of an iterable, whose single rows are collected in groups of 100. A batch of standard
+        input or of a pipe ends after about half a second, even if it has fewer samples.
+    columns : slice, int, str, sequence of int or str, boolean mask, or None, default=None
+        The features to read, by name or position, in this order. Positions are counted from 0, and negative
+        ones from the end. A string of digits that is not a name is a position. None reads all features,
+        without the row labels that pandas writes into CSV and Parquet files. If ``transpose`` is True, the
+        features are the rows of the source.
+    key : str or None, default=None
+        Name of the array to read from a file that holds several (``.npz``, HDF5, Zarr, MATLAB). None reads
+        the only array with two dimensions.
+    transpose : bool, default=False
+        Whether samples are the columns of the source instead of its rows. Text, Parquet and Arrow files are
+        then read once per batch. Iterables, pipes and standard input cannot be transposed.
+    header : bool or None, default=None
+        Whether the first line of a text file holds the names of the columns. None detects it: the first line
+        is a header if it has a word where the second line has a number, or if it counts 0, 1, 2 and so on.
+        Other formats ignore ``header``.
 
     Returns
     -------
     Stream
-        Yields batches; has ``n_samples``, ``n_features`` and ``names`` where they are known.
+        An iterable of batches, with attributes ``n_samples``, ``n_features`` and ``names``, which are None
+        where they are unknown, and ``remarks``, the decisions that were made while opening the source.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the path does not exist.
+    StreamError
+        If the source is damaged, empty or not numeric, if its extension is not supported, or if ``columns``
+        or ``key`` does not exist. It is a subclass of ValueError. Errors in the middle of a source are
+        raised when the stream gets there.
+    ImportError
+        If the format needs a package that is not installed. The message names the command that installs it.
+    TypeError
+        If ``x`` is of a type that cannot be read.
+    ValueError
+        If ``batch_size`` is not a positive integer, or if ``key`` or ``transpose`` is set for a source that
+        does not support it.
+
+    See Also
+    --------
+    Stream : The type of the result.
+
+    Notes
+    -----
+    No source is loaded as a whole, apart from variables of MATLAB files before v7.3, sparse matrices in
+    ``.npz`` files, and arrays of ``.npz`` files whose samples are not contiguous (Fortran order, or C order
+    with ``transpose=True``).
+
+    Batches of a sparse matrix are sparse. For ``MaxNormCompletion``, entries that are not stored are
+    missing; for the other estimators, they are zero.
 
     Examples
     --------
+    Write a small CSV file with one missing entry, and read it two samples at a time:
+
     >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
     >>> from maxnorm import open_stream
-    >>> stream = open_stream(np.ones((5, 2)), batch_size=2)
-    >>> [batch.shape for batch in stream]
-    [(2, 2), (2, 2), (1, 2)]
+    >>> folder = TemporaryDirectory()
+    >>> path = Path(folder.name) / "readings.csv"
+    >>> lines = ["time,inlet,outlet", "0,20.5,19.0", "1,21.0,", "2,20.0,18.5"]
+    >>> _ = path.write_text("\\n".join(lines))
+    >>> stream = open_stream(path, columns=["inlet", "outlet"], batch_size=2)
+    >>> stream.names
+    ('inlet', 'outlet')
+    >>> for batch in stream:
+    ...     print(batch)
+    [[20.5 19. ]
+     [21.   nan]]
+    [[20.  18.5]]
+    >>> folder.cleanup()
+
+    Fit an estimator to samples that a function generates. The function is called once per pass:
+
+    >>> from maxnorm import MaxNormDecomposition
+    >>> def simulate():
+    ...     rng = np.random.default_rng(0)
+    ...     for _ in range(500):
+    ...         yield rng.standard_normal() * np.arange(1.0, 11.0)
+    >>> model = MaxNormDecomposition(n_components=1, n_epochs=2, random_state=0)
+    >>> model.fit(open_stream(simulate)).n_samples_seen_
+    1000
     """
     if isinstance(x, Stream):
         return x
@@ -91,62 +160,79 @@ def open_stream(
     options: dict[str, Any] = {"batch_size": batch_size, "columns": columns, "transpose": transpose}
     if isinstance(x, str | os.PathLike):
         return _open_path(x, key, header, options)
-    if key is not None:
-        raise ValueError(f"key={key!r} is for files that hold several arrays, not for a {type(x).__name__}")
     title = type(x).__name__
+    if key is not None:
+        raise ValueError(
+            f"key={key!r} names an array in a file that holds several, but x is of type {title}; leave key "
+            "at None"
+        )
     if sp.issparse(x):
-        return memory.sparse_stream(x, title, **options)
+        return memory.open_sparse(x, title, **options)
     if memory.is_dask(x):
-        return memory.dask_stream(x, f"Dask {title}", **options)
+        return memory.open_dask(x, f"Dask {title}", **options)
     if hasattr(x, "iloc") and hasattr(x, "columns"):
-        return memory.frame_stream(x, title, **options)
+        return memory.open_frame(x, title, **options)
     if isinstance(x, np.ndarray):
         if isinstance(x, np.ma.MaskedArray):
             x = np.where(np.ma.getmaskarray(x), np.nan, x.data)
         memory.require_two_dimensions(x.shape, "array")
-        return memory.array_stream(
-            memory.numeric(x, "array"), "array", in_background=isinstance(x, np.memmap), **options
+        return memory.open_array(
+            memory.to_numeric(x, "array"), "array", in_background=isinstance(x, np.memmap), **options
         )
     if transpose:
-        raise ValueError("transpose=True needs samples that can be read by columns; an iterable yields rows")
+        raise ValueError(
+            f"transpose=True needs a source that can be read by columns, but a {title} yields rows; pass an "
+            "array or a file"
+        )
     if isinstance(x, Iterable) or callable(x):
-        return memory.iterable_stream(x, title, batch_size=batch_size, columns=columns)
+        return memory.open_iterable(x, title, batch_size=batch_size, columns=columns)
     raise TypeError(
-        f"cannot read samples from a {title}; pass a path, an array, a data frame, a sparse matrix, a Dask "
-        "collection or an iterable of rows"
+        f"cannot read samples from x of type {title}; pass a path, an array, a data frame, a sparse matrix, "
+        "a Dask collection or an iterable of rows"
     )
 
 
 def _open_path(
     x: str | os.PathLike[str], key: str | None, header: bool | None, options: dict[str, Any]
 ) -> Stream:
+    """Open a file, a folder, a pipe or standard input with the reader for its extension."""
     if os.fspath(x) == "-":
-        return text.text_stream(None, header=header, **options)
+        return text_files.open_text(None, header=header, **options)
     path = Path(x)
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
     suffix = (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
     if path.is_dir():
         suffix = ".zarr" if _is_zarr(path) else ".parquet"
-    reader: Callable[..., Stream] | None = KEYED.get(suffix) or PLAIN.get(suffix)
-    if reader is None and not path.is_file():  # a pipe
-        reader = text.text_stream
+    reader = READERS_OF_ONE_ARRAY.get(suffix) or READERS_OF_SEVERAL_ARRAYS.get(suffix)
+    is_pipe = not path.is_file()
+    if reader is None and is_pipe:
+        reader = text_files.open_text
     if reader is None:
-        known = ", ".join([*PLAIN, *KEYED])
-        raise StreamError(f"{path}: cannot tell its format by its name; known are {known}")
-    if reader is text.text_stream:
+        supported = ", ".join([*READERS_OF_ONE_ARRAY, *READERS_OF_SEVERAL_ARRAYS])
+        raise StreamError(
+            f"{path}: the extension {suffix!r} does not name a format that can be read; supported are "
+            f"{supported}"
+        )
+    if reader is text_files.open_text:
         options["header"] = header
-    if suffix in KEYED:
+    if suffix in READERS_OF_SEVERAL_ARRAYS:
         options["key"] = key
     elif key is not None:
-        raise ValueError(f"key={key!r} is for files that hold several arrays, which {path} is not")
+        raise ValueError(
+            f"key={key!r} names an array in a file that holds several, but {path} holds only one; leave key "
+            "at None"
+        )
     try:
         return reader(path, **options)
     except (StreamError, NotInstalled, FileNotFoundError, PermissionError):
         raise
-    except Exception as error:  # each format's library has errors of its own
-        raise StreamError(f"{path}: is damaged, or not what its name says: {error}") from error
+    except Exception as error:  # each file library has exceptions of its own
+        raise StreamError(
+            f"{path}: is damaged, or its extension does not match its content: {error}"
+        ) from error
 
 
 def _is_zarr(path: Path) -> bool:
+    """Return whether a folder is a Zarr store, of version 3 or 2."""
     return any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))

@@ -1,55 +1,106 @@
-"""A stream: something that yields batches of samples and knows, if it can, its length and names."""
+"""``Stream``, the type that every reader of samples returns, and functions that resize batches."""
 
 from __future__ import annotations
 
-import threading
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
-from queue import Empty, Full, Queue
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-Batch = Any  # two-dimensional: an array, or a sparse matrix if the source is one
+from maxnorm.streams.prefetch import prefetch
+
+Batch = Any  # two-dimensional, samples x features: an array, or a sparse matrix if the source is sparse
 Columns = slice | int | str | Sequence[int | str] | None
 
-BATCH_ENTRIES = 2**20  # entries of a batch, if nothing else is asked for: 8 MB
-LARGEST_CHUNK = 8 * BATCH_ENTRIES  # of a file, that is read as one
-ENOUGH_TO_END = 5.0  # seconds
-AHEAD = 2  # batches that wait for the solver at most
+READ_ENTRIES = 2**20  # entries (samples x features) that are read at a time by default: 8 MB of float64
+LARGEST_CHUNK_ENTRIES = 8 * READ_ENTRIES  # the largest chunk of a file that is worth reading as a whole
 
 
 class StreamError(ValueError):
-    """What is wrong with a source of samples, and where."""
+    """A source of samples cannot be read; the message names the source, the place and the reason."""
 
 
 class NotInstalled(ImportError):
-    """A format needs a package that is not there."""
+    """A file format or a collection needs an optional package that is not installed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Batches of samples, rows x features, with NaN for what is missing.
+    """A source of samples that is read batch by batch.
 
-    Streams are made by :func:`maxnorm.open_stream`. Each iteration reads from the beginning.
+    Iterating over a stream yields batches: two-dimensional arrays of shape (rows, n_features), or sparse
+    matrices if the source is sparse. Missing entries are NaN. Each iteration starts again at the first row.
+    Estimators accept a stream wherever they accept an array.
+
+    Use :func:`maxnorm.open_stream` to create a stream. The constructor is for sources that ``open_stream``
+    does not support.
+
+    Parameters
+    ----------
+    source : callable
+        Function that takes a row number and returns an iterator over the batches from that row on. Rows are
+        numbered from 0.
+    title : str
+        Name of the source in error messages, such as the path of a file.
+    n_samples : int or None, default=None
+        Number of samples in the source, or None if it is unknown.
+    n_features : int or None, default=None
+        Number of features of each sample, or None if it is unknown.
+    names : tuple of str or None, default=None
+        Names of the features, or None if they have no names.
+    n_expected : int or None, default=None
+        Estimated number of samples, for progress reports, where ``n_samples`` is unknown.
+    repeatable : bool, default=True
+        Whether the source can be read more than once. Iterators and standard input cannot.
+    in_background : bool, default=True
+        Whether :meth:`ahead` reads in a background thread. This is False for data in memory, where a thread
+        gains nothing, and for iterables, whose code runs in the thread of the caller.
+    remarks : tuple of str, default=()
+        Decisions that the reader made on its own and that the user should know, such as a column of row
+        labels that is left out.
+    first : int, default=0
+        Number of the row at which iteration starts.
+
+    See Also
+    --------
+    maxnorm.open_stream : Opens a file, an array, a data frame or an iterable as a stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm import open_stream
+    >>> X = np.arange(10.0).reshape(5, 2)
+    >>> stream = open_stream(X, batch_size=2)
+    >>> stream.n_samples, stream.n_features
+    (5, 2)
+    >>> for batch in stream.from_row(2):
+    ...     print(batch.tolist())
+    [[4.0, 5.0], [6.0, 7.0]]
+    [[8.0, 9.0]]
     """
 
-    source: Callable[[int], Iterator[Batch]]  #: given a row, yields batches from there on
-    title: str  #: what messages call it
-    n_samples: int | None = None  #: number of samples, if it is known
-    n_features: int | None = None  #: number of features, if it is known
-    names: tuple[str, ...] | None = None  #: names of the features, if they have any
-    n_expected: int | None = None  #: estimated number of samples, where it is not known
-    repeatable: bool = True  #: whether it can be read more than once
-    in_background: bool = True  #: whether reading takes time that a thread of its own can take
-    remarks: tuple[str, ...] = ()  #: what was decided on the reader's behalf
-    first: int = 0  #: row at which it begins
+    source: Callable[[int], Iterator[Batch]]
+    title: str
+    n_samples: int | None = None
+    n_features: int | None = None
+    names: tuple[str, ...] | None = None
+    n_expected: int | None = None
+    repeatable: bool = True
+    in_background: bool = True
+    remarks: tuple[str, ...] = ()
+    first: int = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield batches; a row that cannot be read raises :class:`StreamError`."""
+        """Yield the batches from row ``first`` on.
+
+        Raises
+        ------
+        StreamError
+            If the source cannot be read. Batches before the failure are yielded first.
+        """
         row = self.first
         batches = self.source(row)
         while True:
@@ -57,25 +108,51 @@ class Stream:
                 batch = next(batches, None)
             except (StreamError, NotInstalled):
                 raise
-            except Exception as error:  # each format's library has errors of its own
+            except Exception as error:  # each file library has exceptions of its own
                 reason = getattr(error, "strerror", None) or error
                 raise StreamError(f"{self.title}: cannot be read beyond row {row}: {reason}") from error
             if batch is None:
                 return
-            if batch.shape[0]:  # parts of files may be empty
+            if batch.shape[0]:  # a part of a file, such as a row group, may be empty
                 row += batch.shape[0]
                 yield batch
 
     def ahead(self) -> Iterator[Batch]:
-        """Yield the same batches, read by a thread that stays ahead of whoever uses them."""
-        return read_ahead(iter(self)) if self.in_background else iter(self)
+        """Yield the batches, read in advance by a background thread if ``in_background`` is True."""
+        return prefetch(iter(self)) if self.in_background else iter(self)
 
     def from_row(self, first: int) -> Stream:
-        """Return the same without the rows before ``first``: they are skipped, or read and dropped."""
+        """Return a stream over the same source that starts at another row.
+
+        Parameters
+        ----------
+        first : int
+            Number of the row to start at, counted from 0 at the beginning of the source. Rows before it are
+            skipped without reading where the format allows it, and read and dropped elsewhere.
+
+        Returns
+        -------
+        Stream
+            A stream whose ``n_samples`` still counts all rows of the source.
+        """
         return replace(self, first=first)
 
     def piece(self, batch: Batch, first: int) -> Stream:
-        """Return a batch that begins at some row as a stream of its own, with the same names."""
+        """Return one batch of this stream as a stream with the same title and names.
+
+        Parameters
+        ----------
+        batch : array or sparse matrix of shape (rows, n_features)
+            The batch.
+        first : int
+            Number of the first row of the batch within this stream, so that error messages about the piece
+            name the rows of the source.
+
+        Returns
+        -------
+        Stream
+            A stream that yields ``batch`` and starts at row ``first``.
+        """
         return Stream(
             lambda start: iter([batch[start - first :]]),
             self.title,
@@ -87,138 +164,83 @@ class Stream:
         )
 
 
-def read_ahead(batches: Iterator[Batch], depth: int = AHEAD) -> Iterator[Batch]:
-    """Yield what ``batches`` yields, computed in a thread that is at most ``depth`` batches ahead."""
-    queue: Queue[tuple[Batch, BaseException | None]] = Queue(depth)
-    stop = threading.Event()
+def rows_per_read(batch_size: int | None, n_features: int, rows_per_chunk: int = 1) -> int:
+    """Return the number of rows to read at a time.
 
-    def put(item: tuple[Batch, BaseException | None]) -> bool:
-        while not stop.is_set():
-            try:
-                queue.put(item, timeout=0.1)
-            except Full:
-                continue
-            return True
-        return False
-
-    def read() -> None:
-        try:
-            for batch in batches:
-                if not put((batch, None)):
-                    return
-            put((None, None))
-        except BaseException as error:  # it is raised again where it can be heard
-            put((None, error))
-
-    thread = threading.Thread(target=read, name="maxnorm-reader", daemon=True)
-    thread.start()
-    try:
-        while True:
-            batch, error = queue.get()
-            if error is not None:
-                raise error
-            if batch is None:
-                return
-            yield batch
-    finally:
-        stop.set()
-        with suppress(Empty):  # it may be waiting for room
-            while True:
-                queue.get_nowait()
-        thread.join(ENOUGH_TO_END)  # it may also be waiting for a slow source, and is left to that
-
-
-def batch_rows(batch_size: int | None, n_features: int, multiple: int = 1) -> int:
-    """Return how many rows to read at a time: as asked, or some megabytes in whole chunks of the file."""
+    This is ``batch_size``, unless it is None. Then it is the number of rows that hold about ``READ_ENTRIES``
+    entries, as a multiple of ``rows_per_chunk``, so that no chunk of the file is read or decompressed twice.
+    """
     if batch_size is not None:
         return batch_size
-    rows = max(1, BATCH_ENTRIES // max(n_features, 1))
-    if (
-        multiple * n_features > LARGEST_CHUNK
-    ):  # chunks by columns: reading some twice is better than all at once
+    rows = max(1, READ_ENTRIES // max(n_features, 1))
+    # A file whose chunks span very many rows would have to be read as a whole. Reading its chunks repeatedly
+    # costs time, but keeps memory bounded.
+    if rows_per_chunk * n_features > LARGEST_CHUNK_ENTRIES:
         return rows
-    return max(multiple, rows - rows % multiple)
+    return max(rows_per_chunk, rows - rows % rows_per_chunk)
 
 
-def regrouped(pieces: Iterable[Batch], size: int | None) -> Iterator[Batch]:
-    """Yield arrays of ``size`` rows made from pieces of any length; as they come if no size is asked for."""
+def regroup(batches: Iterable[Batch], size: int | None) -> Iterator[Batch]:
+    """Yield the rows of ``batches`` in batches of ``size`` rows, the last of which may have fewer.
+
+    If ``size`` is None, the batches are yielded unchanged.
+    """
     if size is None:
-        yield from pieces
+        yield from batches
         return
-    held: list[Batch] = []
+    parts: list[Batch] = []
     rows = 0
-    for piece in pieces:
-        while piece.shape[0]:
-            held.append(piece[: size - rows])
-            piece = piece[size - rows :]
-            rows += held[-1].shape[0]
+    for batch in batches:
+        while batch.shape[0]:
+            parts.append(batch[: size - rows])
+            batch = batch[size - rows :]
+            rows += parts[-1].shape[0]
             if rows == size:
-                yield stacked(held)
-                held, rows = [], 0
-    if held:
-        yield stacked(held)
+                yield stacked(parts)
+                parts, rows = [], 0
+    if parts:
+        yield stacked(parts)
 
 
-def stacked(pieces: list[Batch]) -> Batch:
-    """Return batches as one."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return sp.csr_array(sp.vstack(pieces)) if sp.issparse(pieces[0]) else np.concatenate(pieces)
+def stacked(batches: list[Batch]) -> Batch:
+    """Return the rows of one or more batches as one batch, which is sparse if the batches are."""
+    if len(batches) == 1:
+        return batches[0]
+    return sp.csr_array(sp.vstack(batches)) if sp.issparse(batches[0]) else np.concatenate(batches)
 
 
-def beyond(pieces: Iterable[Batch], start: int) -> Iterator[Batch]:
-    """Yield pieces without their first ``start`` rows, for sources that must be read to be skipped."""
-    for piece in pieces:
-        if start < piece.shape[0]:
-            yield piece[start:] if start else piece
-        start = max(0, start - piece.shape[0])
+def skip_rows(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
+    """Yield ``batches`` without their first ``count`` rows.
 
-
-def chosen(
-    columns: Columns, names: Sequence[str] | None, n_features: int, title: str
-) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """Return positions of the columns asked for (None = all) and the names that they have."""
-    if columns is None:
-        return None, None if names is None else tuple(names)
-    if isinstance(columns, slice):
-        positions = np.arange(n_features)[columns]
-    else:
-        asked: list[Any] = [columns] if isinstance(columns, int | np.integer | str) else list(columns)
-        if asked and all(isinstance(c, bool | np.bool_) for c in asked):
-            if len(asked) != n_features:
-                raise StreamError(f"{title}: columns is a mask of {len(asked)}, but there are {n_features}")
-            asked = np.flatnonzero(asked).tolist()
-        positions = np.array([_position(c, names, n_features, title) for c in asked], dtype=np.intp)
-    if not len(positions):
-        raise StreamError(f"{title}: columns={columns!r} chooses none of its {n_features} columns")
-    return positions, None if names is None else tuple(names[i] for i in positions)
-
-
-def _position(column: int | str, names: Sequence[str] | None, n_features: int, title: str) -> int:
-    digits = isinstance(column, str) and column.removeprefix("-").isdecimal()
-    if digits and (names is None or column not in names):
-        column = int(column)
-    if isinstance(column, str):
-        if names is None or column not in names:
-            shown = (
-                "its columns have no names"
-                if names is None
-                else "there are "
-                + ", ".join(chain(map(repr, names[:10]), ["..."] if len(names) > 10 else []))
-            )
-            raise StreamError(f"{title}: no column {column!r}; {shown}")
-        return names.index(column)
-    if not isinstance(column, int | np.integer):
-        raise StreamError(f"{title}: no column {column!r}; columns are chosen by name or position")
-    if not -n_features <= column < n_features:
-        raise StreamError(f"{title}: no column {column}; there are {n_features}, counted from 0")
-    return int(column) % n_features
+    This is for sources that can only be read from the beginning.
+    """
+    for batch in batches:
+        if count < batch.shape[0]:
+            yield batch[count:] if count else batch
+        count = max(0, count - batch.shape[0])
 
 
 def needs(package: str, what: str, extra: str = "io") -> Any:
-    """Import a package of an extra, or say how to get it."""
-    import importlib
+    """Import and return an optional package.
 
+    Parameters
+    ----------
+    package : str
+        Name of the module to import, such as ``"pyarrow.parquet"``.
+    what : str
+        The task that needs the package, as the subject of the error message: ``"reading Parquet"``.
+    extra : str, default="io"
+        The extra of this library that installs the package.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    NotInstalled
+        If the package cannot be imported. The message gives the command that installs it.
+    """
     try:
         return importlib.import_module(package)
     except ImportError as error:

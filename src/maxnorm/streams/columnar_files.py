@@ -1,0 +1,163 @@
+"""Readers of columnar files: Parquet files, folders of Parquet files, Arrow and Feather files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxnorm.core.types import Array
+from maxnorm.streams.columns import select_columns
+from maxnorm.streams.memory import to_numeric
+from maxnorm.streams.stream import Columns, Stream, StreamError, needs, regroup, rows_per_read
+
+COLUMN_READ_ROWS = 2**16  # rows that are read at a time where whole columns are assembled
+
+ReadTables = Callable[[int, list[str], int], Iterator[Any]]
+"""Function of a first row, column names and a number of rows; it yields Arrow record batches."""
+
+
+def open_parquet(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream over a Parquet file, or over all Parquet files of a folder, sorted by path.
+
+    Only the selected columns are read. All files of a folder must have the same columns.
+    """
+    parquet = needs("pyarrow.parquet", "reading Parquet")
+    title = str(path)
+    paths = sorted(path.glob("**/*.parquet")) if path.is_dir() else [path]
+    if not paths:
+        raise StreamError(f"{title}: this folder holds no .parquet files")
+    lengths, schema = [], None
+    for part in paths:
+        with parquet.ParquetFile(part) as file:
+            if schema is not None and file.schema_arrow.names != schema.names:
+                raise StreamError(
+                    f"{part}: its columns differ from those of {paths[0]}; all files of a folder must have "
+                    "the same columns"
+                )
+            schema = file.schema_arrow
+            lengths.append(file.metadata.num_rows)
+
+    def read_tables(start: int, names: list[str], size: int) -> Iterator[Any]:
+        for part, length in zip(paths, lengths, strict=True):
+            if start < length:
+                with parquet.ParquetFile(part) as file:
+                    for batch in file.iter_batches(size, columns=names):
+                        if start < batch.num_rows:
+                            yield batch.slice(start)
+                        start = max(0, start - batch.num_rows)
+            else:
+                start -= length
+
+    return _open_tables(read_tables, schema, title, sum(lengths), batch_size, columns, transpose)
+
+
+def open_arrow(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
+    """Return a stream over an Arrow IPC file (``.arrow``, or ``.feather`` version 2)."""
+    pyarrow = needs("pyarrow", "reading Arrow")
+    title = str(path)
+    with pyarrow.memory_map(title) as mapped:
+        file = pyarrow.ipc.open_file(mapped)
+        schema = file.schema
+        n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
+
+    def read_tables(start: int, names: list[str], size: int) -> Iterator[Any]:
+        with pyarrow.OSFile(title) as opened:
+            file = pyarrow.ipc.open_file(opened)
+            for i in range(file.num_record_batches):
+                batch = file.get_batch(i)
+                while start < batch.num_rows:
+                    part = batch.slice(start, size)
+                    yield part
+                    start += part.num_rows
+                start -= batch.num_rows
+
+    return _open_tables(read_tables, schema, title, n, batch_size, columns, transpose)
+
+
+def _open_tables(
+    read_tables: ReadTables,
+    schema: Any,
+    title: str,
+    n_rows: int,
+    batch_size: int | None,
+    columns: Columns,
+    transpose: bool,
+) -> Stream:
+    """Return a stream over the tables that ``read_tables`` yields.
+
+    With ``transpose``, the samples are the columns of the table, and the whole file is read once per batch.
+    """
+    labels = _row_label_columns(schema)
+    names = _select_numeric_columns(schema, None if transpose else columns, labels, title)
+    is_single = all(str(schema.field(name).type) in ("float", "halffloat") for name in names)
+    # The type follows from the schema, because pyarrow returns integers as floats in a batch with gaps.
+    dtype = np.float32 if is_single else np.float64
+    left_out = labels if transpose or columns is None else []
+    remarks = tuple(f"{title}: column {name!r} holds row labels and is left out" for name in left_out)
+
+    def read(start: int, some: list[str], size: int) -> Iterator[Array]:
+        for table in read_tables(start, some, size):
+            arrays = [to_numeric(table.column(name).to_numpy(zero_copy_only=False), title) for name in some]
+            yield np.column_stack(arrays).astype(dtype, copy=False)
+
+    if not transpose:
+        size = rows_per_read(batch_size, len(names))
+        return Stream(
+            lambda start: regroup(read(start, names, size), batch_size),
+            title,
+            n_samples=n_rows,
+            n_features=len(names),
+            names=tuple(names),
+            remarks=remarks,
+        )
+    size = rows_per_read(batch_size, n_rows)
+    selection = select_columns(columns, None, n_rows, title)
+
+    def source(start: int) -> Iterator[Array]:
+        for i in range(start, len(names), size):
+            parts = list(read(0, names[i : i + size], COLUMN_READ_ROWS))
+            if not parts:
+                raise StreamError(f"{title}: is empty")
+            yield np.ascontiguousarray(selection.take(np.concatenate(parts).T))
+
+    return Stream(source, title, n_samples=len(names), n_features=selection.n_features)
+
+
+def _select_numeric_columns(schema: Any, columns: Columns, labels: list[str], title: str) -> list[str]:
+    """Return the names of the selected columns, or of all columns but the row labels if none are selected.
+
+    Raises
+    ------
+    StreamError
+        If two columns have the same name, or if a selected column is not numeric.
+    """
+    types = needs("pyarrow.types", "reading columns")
+    if len(set(schema.names)) < len(schema.names):
+        repeated = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise StreamError(f"{title}: two of its columns have the name {repeated!r}; rename one of them")
+    names = select_columns(columns, schema.names, len(schema.names), title).names
+    assert names is not None
+    if columns is None:
+        names = tuple(name for name in names if name not in labels)
+    for name in names:
+        kind = schema.field(name).type
+        if not (
+            types.is_integer(kind)
+            or types.is_floating(kind)
+            or types.is_boolean(kind)
+            or types.is_decimal(kind)
+        ):
+            raise StreamError(
+                f"{title}: column {name!r} has type {kind}, which is not numeric; select numeric columns "
+                "with columns"
+            )
+    return list(names)
+
+
+def _row_label_columns(schema: Any) -> list[str]:
+    """Return the names of the columns in which pandas stored the index of a data frame."""
+    index_columns = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in index_columns if isinstance(name, str)]
