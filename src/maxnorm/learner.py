@@ -1,139 +1,388 @@
-"""The learner without scikit-learn: run, step, encode. Algorithm 1 of the paper on one page.
+"""Learning online: what a learner is, and the loop that every learner runs. Algorithm 1 on one page.
+
+A :class:`Learner` is an immutable value: it holds settings and no data. Everything that has been learnt is in
+the :class:`~maxnorm.core.state.State`, which a learner takes and returns. Estimators, streams and Dask rounds
+all learn through the four functions below:
+
+- :func:`step` learns from one batch, in three acts: begin, measure, update;
+- :func:`learn` cuts rows into batches and learns from one after the other;
+- :func:`take` does so with rows that arrive in any number, and keeps those that do not fill a batch;
+- :func:`flush` learns from the rows that were kept.
 
 Rows are samples throughout; the paper has them as columns.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from maxnorm.core.encoding import Encoding, encode
-from maxnorm.core.noise import Noise, is_doubting
+from maxnorm.core.batch import Batch
+from maxnorm.core.blas import limited_blas
+from maxnorm.core.defaults import BATCHES
+from maxnorm.core.encoding import Encoding
+from maxnorm.core.noise import Noise, NoNoise
 from maxnorm.core.norms import FactorNorm
-from maxnorm.core.state import State, accumulated, decay, split_missing
-from maxnorm.core.statistics import (
-    PAST,
-    RECENT,
-    Contribution,
-    Fades,
-    Scales,
-    SufficientStatistics,
-)
-from maxnorm.core.types import Array, Mask
+from maxnorm.core.state import Contribution, State
+from maxnorm.core.types import Array
+
+APPLY_ENTRIES = 2**21  # entries that a model is applied to at a time, so that work space does not grow
 
 
-def run(
-    state: State,
-    batches: Iterable[Array],
-    *,
-    callback: Callable[[State, Encoding], object] | None = None,
-    **settings: Any,
-) -> State:
-    """Algorithm 1: learn from batches (NaN = missing) one after the other; ``settings`` are those of step."""
-    for Z in batches:
-        state, code = step(state, *split_missing(Z), **settings)
-        if callback is not None:
-            callback(state, code)
-    return state
+class Learner(ABC):
+    """Something that learns a basis from batches of samples.
 
+    A step is made in three acts. :meth:`begin` determines the settings for a batch, :meth:`measure` turns the
+    batch into sums, and :meth:`update` adds the sums to the state and updates the basis. Batches that are
+    measured in the same basis may be measured anywhere, because contributions can be added.
 
-def step(
-    state: State, Z: Array, observed: Mask | None = None, *, norm: FactorNorm, **settings: Any
-) -> tuple[State, Encoding]:
-    """Learn from one batch: lines 3-5 of Algorithm 1. ``settings`` are those of :func:`measure`."""
-    per_feature = state.statistics.grams is not None
-    added, code = measure(
-        state.L, Z, observed, norm=norm, since=state.time, per_feature=per_feature, **settings
-    )
-    return updated(state, added, norm), code
+    Subclasses are frozen dataclasses, so that they can be copied, compared, sent to other processes and
+    wrapped by other learners. They must implement the abstract methods; the defaults of the others learn from
+    batches of :attr:`rows_per_batch` rows.
 
+    See Also
+    --------
+    maxnorm.dense.DenseLearner : The learner of decompositions.
+    maxnorm.sparse.CompletionLearner : The learner of completion.
 
-def measure(
-    L: Array,
-    Z: Array,
-    observed: Mask | None = None,
-    *,
-    norm: FactorNorm,
-    noise: Noise,
-    since: int = 0,
-    forgetting: float = 0.0,
-    half_life: float | None = None,
-    tol: float = 1e-6,
-    loose: float = 0.0,
-    max_iter: int = 1000,
-    missing_lambda2: float = 0.0,
-    per_feature: bool = False,
-) -> tuple[Contribution, Encoding]:
-    """Encode a batch that begins at time ``since`` in the basis L, and return what there is to learn from it.
+    Examples
+    --------
+    A learner is used by the functions of this module, without an estimator:
 
-    A sample seen at time t weighs ``t ** forgetting``, and half as much every ``half_life`` samples later.
-    Samples in which nothing is observed, or everything is zero, change nothing. Batches may be measured in
-    different places: their contributions add up.
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> X = np.random.default_rng(0).standard_normal((200, 2)) @ np.ones((2, 10))
+    >>> learner = DenseLearner(n_components=2)
+    >>> state = learner.start(n_features=10, dtype=X.dtype, seed=0)
+    >>> state, _ = learn(learner, state, Batch(X))
+    >>> state.n_samples, state.L.shape
+    (200, (10, 2))
     """
-    n_samples = len(Z)
-    full = np.any(Z, axis=1) if observed is None else np.any(Z * observed, axis=1)
-    if not full.all():
-        Z, observed = Z[full], None if observed is None else observed[full]
-    code = encode(
-        Z,
-        L,
-        observed,
-        norm=norm,
-        noise=noise,
-        tol=tol,
-        loose=loose,
-        max_iter=max_iter,
-        missing_lambda2=missing_lambda2,
-    )
-    if not len(Z):
-        nothing = SufficientStatistics.zeros(*L.shape, per_feature=per_feature)
-        return Contribution(n_samples, 0, nothing, Scales(), Fades(), code.rank), code
 
-    now = since + len(Z)
-    weights = decay(np.arange(since + 1, now + 1), now, forgetting, half_life)
-    left = code.residual + code.E
-    if is_doubting(noise):
-        weights = weights * noise.belief(left)
-    scales = Scales.from_batch(Z, code.E, left, observed)
-    targets = np.subtract(Z, code.E, out=left)
-    if per_feature:
-        there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
-        targets *= there
-        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, there)
-    else:
-        if observed is not None:
-            targets = code.R @ L.T + code.residual
-        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
-    fades = Fades(*(float(decay(since, now, power, half_life)) for power in (forgetting, PAST, RECENT)))
-    demand = float(np.quantile(code.demand, 0.9))
-    return Contribution(
-        n_samples,
-        len(Z),
-        statistics,
-        scales,
-        fades,
-        code.rank,
-        demand=len(Z) * math.log(demand) if demand else 0.0,
-        demanding=float(len(Z)) if demand else 0.0,
-    ), code
+    rows_per_batch = 100
+
+    @abstractmethod
+    def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
+        """Return the state before the first sample.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features of the samples.
+        dtype : dtype
+            Precision of the basis, float32 or float64.
+        seed : int
+            Seed of the random first basis.
+
+        Returns
+        -------
+        State
+            The first state.
+        """
+
+    @abstractmethod
+    def begin(self, state: State, batch: Batch | None) -> tuple[State, Any]:
+        """Return the state in which a batch is measured, and the settings for it as one value.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt so far.
+        batch : Batch or None
+            The samples to learn from; None if they are elsewhere, which only happens once the state has
+            seen samples that are not zero.
+
+        Returns
+        -------
+        state : State
+            The state; before the first batch its basis may be adapted to the data.
+        settings : object
+            The settings, which :meth:`measure` and :meth:`update` receive.
+        """
+
+    @abstractmethod
+    def measure(self, batch: Batch, L: Array, settings: Any, time: int) -> Contribution:
+        """Return what a batch adds to the state: lines 3 and 4 of Algorithm 1.
+
+        Parameters
+        ----------
+        batch : Batch
+            Samples that begin at time ``time``.
+        L : array of shape (n_features, n_components)
+            The basis.
+        settings : object
+            The settings from :meth:`begin`.
+        time : int
+            Number of samples before the batch.
+
+        Returns
+        -------
+        Contribution
+            Sums that can be added to those of other batches measured in the same basis.
+        """
+
+    @abstractmethod
+    def update(self, state: State, added: Contribution, settings: Any) -> State:
+        """Return the state with a contribution added and the basis updated: line 5 of Algorithm 1.
+
+        Parameters
+        ----------
+        state : State
+            The state from :meth:`begin`.
+        added : Contribution
+            What the batch adds to it.
+        settings : object
+            The settings from :meth:`begin`.
+
+        Returns
+        -------
+        State
+            The state after the batch.
+        """
+
+    @abstractmethod
+    def encode(self, batch: Batch, state: State) -> Encoding:
+        """Return the coefficients, noise and residual of samples in the learnt basis.
+
+        Parameters
+        ----------
+        batch : Batch
+            The samples.
+        state : State
+            What has been learnt.
+
+        Returns
+        -------
+        Encoding
+            The result for each sample, which does not depend on the other samples.
+        """
+
+    @abstractmethod
+    def norm_at(self, state: State) -> FactorNorm:
+        """Return the norm with the weight that it has in a state.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt.
+
+        Returns
+        -------
+        FactorNorm
+            The norm.
+        """
+
+    def noise_at(self, state: State) -> Noise:
+        """Return the noise model with the parameters that it has in a state.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt.
+
+        Returns
+        -------
+        Noise
+            The noise model; by default that of a learner without noise.
+        """
+        return NoNoise()
+
+    def rows_needed(self, state: State) -> int:
+        """Return the number of rows that are needed before anything is learnt from them.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt so far.
+
+        Returns
+        -------
+        int
+            The number of rows.
+        """
+        return self.rows_per_batch
+
+    def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
+        """Return the state before the next batch, and the number of rows that make up that batch.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt so far.
+        rows : Batch
+            Rows that have not been learnt from.
+        last : bool
+            Whether all of these rows must be learnt from because no more follow.
+
+        Returns
+        -------
+        state : State
+            The state; choices that are made from the first rows are part of it.
+        size : int
+            The number of rows of the next batch; zero if more rows are needed first.
+        """
+        needed = self.rows_needed(state)
+        return state, needed if last or len(rows) >= needed else 0
+
+    def rows_per_slice(self, batch: Batch, settings: Any) -> int:
+        """Return how many rows of a large batch to measure at a time, where memory is short.
+
+        Parameters
+        ----------
+        batch : Batch
+            The samples.
+        settings : object
+            The settings from :meth:`begin`.
+
+        Returns
+        -------
+        int
+            The number of rows.
+        """
+        return len(batch)
 
 
-def measured_in_slices(
-    measure: Callable[[Any, int], Contribution], Z: Any, rows: int, since: int
-) -> Contribution:
-    """Return what ``measure`` says of Z, so many rows at a time."""
-    total = measure(Z[:rows], since)
-    for start in range(rows, Z.shape[0], rows):
-        total += measure(Z[start : start + rows], since + total.n_full)
-    return total
+@dataclass(frozen=True, eq=False)
+class WrappedLearner(Learner):
+    """A learner that does what another learner does, as a base for learners that change one act of it."""
+
+    learner: Learner
+
+    def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
+        return self.learner.start(n_features, dtype, seed)
+
+    def begin(self, state: State, batch: Batch | None) -> tuple[State, Any]:
+        return self.learner.begin(state, batch)
+
+    def measure(self, batch: Batch, L: Array, settings: Any, time: int) -> Contribution:
+        return self.learner.measure(batch, L, settings, time)
+
+    def update(self, state: State, added: Contribution, settings: Any) -> State:
+        return self.learner.update(state, added, settings)
+
+    def encode(self, batch: Batch, state: State) -> Encoding:
+        return self.learner.encode(batch, state)
+
+    def norm_at(self, state: State) -> FactorNorm:
+        return self.learner.norm_at(state)
+
+    def noise_at(self, state: State) -> Noise:
+        return self.learner.noise_at(state)
+
+    def rows_needed(self, state: State) -> int:
+        return self.learner.rows_needed(state)
+
+    def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
+        return self.learner.plan(state, rows, last)
+
+    def rows_per_slice(self, batch: Batch, settings: Any) -> int:
+        return self.learner.rows_per_slice(batch, settings)
 
 
-def updated(state: State, added: Contribution, norm: FactorNorm) -> State:
-    """Return the state with a contribution added, and the basis that minimises the surrogate after it."""
-    new = accumulated(state, added)
-    return replace(new, L=norm.update_basis(state.L, new.statistics)) if added.n_full else new
+@dataclass(frozen=True, eq=False)
+class StepResult:
+    """What a step has done, for those who watch the progress of learning."""
+
+    state: State  #: the state after the step
+    added: Contribution  #: what the batch has added to it
+    batch: Batch | None = None  #: the samples of the batch, unless they are on other machines
+
+    @property
+    def step(self) -> int:
+        """Number of updates of the basis so far."""
+        return self.state.n_steps
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples learnt from so far."""
+        return self.state.n_samples
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the samples of the batch in the basis before the update; NaN if all were empty."""
+        return self.added.loss / self.added.n_full if self.added.n_full else float("nan")
+
+    @property
+    def residual_scale(self) -> float:
+        """Robust scale of the residuals of the batch; NaN if all of its samples were empty."""
+        return self.added.scales.residual_scale if self.added.scales.recent_weight else float("nan")
+
+
+Watcher = Callable[[StepResult], object]
+
+
+@dataclass(eq=False)
+class Progress:
+    """A state, and the rows that have arrived since but do not fill a batch yet."""
+
+    state: State
+    waiting: list[Batch] = field(default_factory=list)
+    needed: int = 0  #: rows that are needed for the next batch; zero if that is not known
+    ahead: State | None = None  #: the state with the waiting rows learnt, once it has been asked for
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of rows that wait."""
+        return sum(map(len, self.waiting))
+
+
+def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribution]:
+    """Learn from one batch, and return the new state and what the batch has added to it."""
+    state, settings = learner.begin(state, batch)  # what "auto" means now
+    added = learner.measure(batch, state.L, settings, state.time)  # lines 3 and 4: r and e, then the sums
+    return learner.update(state, added, settings), added  # line 5: the basis
+
+
+def learn(
+    learner: Learner, state: State, rows: Batch, *, last: bool = True, watch: Watcher | None = None
+) -> tuple[State, Batch]:
+    """Learn from rows batch by batch; return the new state and the rows that do not fill a batch.
+
+    If the rows are the ``last`` ones, all of them are learnt from. ``watch`` is called after every step.
+    """
+    p, d = state.L.shape
+    with limited_blas(max(BATCHES.entries // p, 10), p, d):
+        while len(rows):
+            state, size = learner.plan(state, rows, last)
+            if not size:
+                break
+            batch, rows = rows[:size], rows[size:]
+            state, added = step(learner, state, batch)
+            if watch is not None:
+                watch(StepResult(state, added, batch))
+    return state, rows
+
+
+def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
+    """Learn from rows that have arrived, in any number; those that do not fill a batch wait for more."""
+    needed = progress.needed or learner.rows_needed(progress.state)
+    if progress.n_waiting + len(rows) >= needed:
+        rows = Batch.join([*progress.waiting, rows])
+        state, rest = learn(learner, progress.state, rows, last=False, watch=watch)
+        return Progress(state, [rest.copy()] if len(rest) else [])
+    waiting = [*progress.waiting, rows.copy()]  # the caller may reuse the memory of the rows
+    while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
+        waiting[-2:] = [Batch.join(waiting[-2:])]  # keeps the number of pieces logarithmic
+    return Progress(progress.state, waiting, needed)
+
+
+def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) -> Progress:
+    """Learn from the rows that wait for the rest of their batch, as if no more followed."""
+    if not progress.waiting:
+        return Progress(progress.state)
+    rows = Batch.join(progress.waiting)
+    return Progress(learn(learner, progress.state, rows, watch=watch)[0])
+
+
+def apply(learner: Learner, state: State, rows: Batch) -> Iterator[tuple[Batch, Encoding]]:
+    """Yield blocks of the rows with their encodings, so that work space does not grow with their number."""
+    size = max(1, APPLY_ENTRIES // rows.shape[1])
+    with limited_blas(min(size, len(rows)), *state.L.shape):
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size]
+            yield block, learner.encode(block, state)

@@ -1,9 +1,8 @@
-"""Models in files: one archive of readable JSON and plain arrays, written whole or not at all.
+"""Model files: ZIP archives of readable JSON and plain arrays, replaced atomically.
 
-A file is a ZIP archive. ``model.json`` holds the format version, the class, its parameters, what it has
-learnt (with arrays by reference) and the versions of the libraries; the arrays are ``.npy`` members. Every
-member has a checksum. Nothing in a file is ever executed: classes are looked up in a list, and arrays are
-read without pickle.
+``model.json`` holds the format version, the class, its parameters, what it has learnt (with arrays by
+reference) and the versions of the libraries; the arrays are ``.npy`` members. Every member has a checksum.
+Nothing in a file is ever executed: classes are looked up in a list, and arrays are read without pickle.
 """
 
 from __future__ import annotations
@@ -29,11 +28,15 @@ from sklearn.base import BaseEstimator
 import maxnorm
 from maxnorm import __version__
 from maxnorm.core import noise
-from maxnorm.core.state import Progress, State
-from maxnorm.core.statistics import Biases, Scales, Selection, SufficientStatistics
+from maxnorm.core.batch import Batch
+from maxnorm.core.bias import BiasModel
+from maxnorm.core.scales import Scales
+from maxnorm.core.state import Selection, State
+from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
+from maxnorm.learner import Progress
 
-FORMAT = 1
+FORMAT = 2
 HEADER = "model.json"
 ESTIMATORS = ("MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA", "PrincipalComponentPursuit")
 VALUES = {
@@ -42,7 +45,8 @@ VALUES = {
         State,
         SufficientStatistics,
         Scales,
-        Biases,
+        BiasModel,
+        Batch,
         Selection,
         Progress,
         noise.CappedL1,
@@ -52,28 +56,38 @@ VALUES = {
         noise.Squared,
     )
 }
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
+ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # a constant, so that the same model gives the same bytes
+NOT_SAVED = ("_skl_", "_callback_", "_parent_callback_")  # prefixes of what scikit-learn's callbacks store
+
+# Names of parameters, classes and fields that format 1 (maxnorm 0.1) had, and what they are called now.
+PARAMETERS_OF_FORMAT_1 = {"basis": "basis_update", "statistics": "gram"}
+VALUES_OF_FORMAT_1 = {"Biases": "BiasModel"}
+FIELDS_OF_FORMAT_1 = {("Progress", "batch"): "needed", ("L21", "doubt"): "downweight"}
 
 
 class ModelFileError(ValueError):
-    """A file is not a model, or not one that can be trusted."""
+    """A file is not a model file, or is damaged."""
 
 
 def save(
     estimator: BaseEstimator, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write an estimator to a file, with remarks ``about`` it that JSON can hold.
+    """Write an estimator to a file, with remarks ``about`` it that JSON can represent.
 
-    The file is written beside its place, flushed to disk and moved there: whoever opens it sees the model of
-    before or the new one, whatever happens.
+    The file is written under a temporary name, flushed to disk and renamed, so that readers see either the
+    previous model or the complete new one.
     """
     path = Path(path)
     name = type(estimator).__name__
     if name not in ESTIMATORS or type(estimator) is not getattr(maxnorm, name):
-        raise TypeError(f"{name} is not an estimator of maxnorm; pickle it instead")
+        raise TypeError(f"{name} is not an estimator of maxnorm, so that it cannot be saved; pickle it")
     arrays: dict[str, Array] = {}
     parameters = {k: _packed(v, arrays, k) for k, v in estimator.get_params(deep=False).items()}
-    learnt = {k: _packed(v, arrays, k) for k, v in vars(estimator).items() if k not in parameters}
+    learnt = {
+        k: _packed(v, arrays, k)
+        for k, v in vars(estimator).items()
+        if k not in parameters and not k.startswith(NOT_SAVED)
+    }
     contents = {f"{key}.npy": _npy(array) for key, array in arrays.items()}
     header = {
         "format": FORMAT,
@@ -91,21 +105,32 @@ def save(
         "sha256": {key: hashlib.sha256(content).hexdigest() for key, content in contents.items()},
     }
     contents = {HEADER: json.dumps(header, indent=1).encode(), **contents}
-    _write_whole(path, contents)
+    _replace_file(path, contents)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator from a file that ``save`` has written.
+    """Load an estimator from a file that its method ``save`` has written.
+
+    Nothing in the file is executed, so that files from untrusted sources can be loaded.
 
     Parameters
     ----------
-    path : path
-        The file. Nothing in it is executed.
+    path : path-like
+        The file.
 
     Returns
     -------
-    estimator
-        Of the class that was saved; it goes on as if it had never been saved.
+    estimator : object
+        An estimator of the class that was saved, which continues as if it had never been saved.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model file or is damaged.
+
+    See Also
+    --------
+    MaxNormDecomposition.save : Writes such a file.
 
     Examples
     --------
@@ -122,25 +147,28 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
-    """Return an estimator and the header of its file."""
+    """Return the estimator in a file and the header of the file."""
     path = Path(path)
     try:
         file = path.open("rb")
     except IsADirectoryError as error:
-        raise ModelFileError(f"{path}: is a folder, not a model") from error
+        raise ModelFileError(f"{path}: is a folder, not a model file") from error
     with file:
         try:
             header, arrays = _contents(file, path)
             if header["estimator"] not in ESTIMATORS:
-                raise ModelFileError(f"{path}: holds a {header['estimator']}, which is not known here")
-            estimator = getattr(maxnorm, header["estimator"])(
-                **{k: _unpacked(v, arrays) for k, v in header["parameters"].items()}
-            )
+                raise ModelFileError(
+                    f"{path}: contains the unknown estimator {header['estimator']}; upgrade maxnorm"
+                )
+            parameters = {k: _unpacked(v, arrays) for k, v in header["parameters"].items()}
+            if header["format"] == 1:
+                parameters = {PARAMETERS_OF_FORMAT_1.get(k, k): v for k, v in parameters.items()}
+            estimator = getattr(maxnorm, header["estimator"])(**parameters)
             for key, value in header["learnt"].items():
                 setattr(estimator, key, _unpacked(value, arrays))
         except ModelFileError:
             raise
-        except Exception as error:  # whatever a damaged file makes of the readers
+        except Exception as error:  # a damaged file may cause any error in the readers
             raise ModelFileError(f"{path}: not a model file, or damaged ({error}); fit it again") from error
     return estimator, header
 
@@ -151,20 +179,20 @@ def _contents(file: Any, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if header["format"] > FORMAT:
             made_by = header.get("versions", {}).get("maxnorm", "?")
             raise ModelFileError(
-                f"{path}: has format {header['format']}, written by maxnorm {made_by}; this is "
-                f"{__version__}, which reads up to {FORMAT}: upgrade maxnorm"
+                f"{path}: has format {header['format']}, written by maxnorm {made_by}, but maxnorm "
+                f"{__version__} reads formats up to {FORMAT}; upgrade maxnorm"
             )
         arrays = {}
         for member, digest in header["sha256"].items():
             content = archive.read(member)
             if hashlib.sha256(content).hexdigest() != digest:
-                raise ModelFileError(f"{path}: is damaged ({member} has another checksum); fit it again")
+                raise ModelFileError(f"{path}: is damaged (the checksum of {member} is wrong); fit it again")
             arrays[member.removesuffix(".npy")] = np.load(io.BytesIO(content), allow_pickle=False)
     return header, arrays
 
 
 def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
-    """Return a value as JSON, its arrays put aside under names that say where they belong."""
+    """Return a value as JSON; its arrays go to ``arrays``, under names that tell their place."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -192,7 +220,7 @@ def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
     if isinstance(value, list | tuple):
         return {type(value).__name__: [_packed(item, arrays, f"{name}.{i}") for i, item in enumerate(value)]}
     raise TypeError(
-        f"{name} is a {type(value).__name__}, which a model file cannot hold; pickle the estimator instead"
+        f"{name} is a {type(value).__name__}, which cannot be saved in a model file; pickle the estimator"
     )
 
 
@@ -212,12 +240,20 @@ def _unpacked(value: Any, arrays: Mapping[str, Array]) -> Any:
         state.set_state(tuple(_unpacked(item, arrays) for item in value["random_state"]))
         return state
     if "value" in value:
-        inner = {key: _unpacked(item, arrays) for key, item in value["fields"].items()}
-        return VALUES[value["value"]](**inner)
+        return _value(value["value"], {k: _unpacked(v, arrays) for k, v in value["fields"].items()})
     if "dict" in value:
         return {key: _unpacked(item, arrays) for key, item in value["dict"].items()}
     (kind, items), *_ = value.items()
     return {"list": list, "tuple": tuple}[kind](_unpacked(item, arrays) for item in items)
+
+
+def _value(name: str, items: dict[str, Any]) -> Any:
+    """Return a value of a class in ``VALUES``, also from the names that format 1 had."""
+    name = VALUES_OF_FORMAT_1.get(name, name)
+    items = {FIELDS_OF_FORMAT_1.get((name, key), key): item for key, item in items.items()}
+    if name == "Progress":  # format 1 had arrays in place of batches
+        items["waiting"] = [rows if isinstance(rows, Batch) else Batch(rows) for rows in items["waiting"]]
+    return VALUES[name](**items)
 
 
 def _npy(array: Array) -> bytes:
@@ -226,8 +262,8 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-def _write_whole(path: Path, contents: Mapping[str, bytes]) -> None:
-    path = path.resolve()  # through links, so that they stay links
+def _replace_file(path: Path, contents: Mapping[str, bytes]) -> None:
+    path = path.resolve()  # a symbolic link stays a link to the new file
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: {path.parent} is not a folder")
     if path.is_dir():
@@ -237,7 +273,7 @@ def _write_whole(path: Path, contents: Mapping[str, bytes]) -> None:
         with part.open("wb") as file:
             with zipfile.ZipFile(file, "w") as archive:
                 for member, content in contents.items():
-                    archive.writestr(zipfile.ZipInfo(member, EPOCH), content)
+                    archive.writestr(zipfile.ZipInfo(member, ARCHIVE_DATE), content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -249,7 +285,7 @@ def _write_whole(path: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """See to it that the move itself is on disk, where folders can be flushed."""
+    """Flush the renaming to disk, on systems where folders can be flushed."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -18,7 +18,7 @@ _compiled = numba.njit(cache=True, fastmath=True, nogil=True, error_model="numpy
 
 
 @_compiled
-def pull(V: Array, thresholds: Array, leniency: Array, out: Array) -> None:
+def influence(V: Array, thresholds: Array, leniency: Array, out: Array) -> None:
     """Write the derivative of the capped loss at each entry of V to ``out``.
 
     The derivative is ``clip(v, -h, h) * clip(2 - |v| / c, 0, 1)`` with the thresholds h and c of the entry.
@@ -47,7 +47,7 @@ def pull(V: Array, thresholds: Array, leniency: Array, out: Array) -> None:
 def loss(V: Array, thresholds: Array, leniency: Array) -> Array:
     """Return the sum of the capped losses of the entries of each row of V.
 
-    The loss of an entry is the integral of its derivative (see :func:`pull`) from 0 to ``|v|``.
+    The loss of an entry is the integral of its derivative (see :func:`influence`) from 0 to ``|v|``.
 
     Parameters
     ----------

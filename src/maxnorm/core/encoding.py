@@ -1,4 +1,4 @@
-"""The per-sample problem: coefficients and noise of samples in a fixed basis (Algorithm 3)."""
+"""The dense encoder: coefficients and noise of samples in a fixed basis (Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -9,36 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxnorm.core.linalg import row_norms, soft_threshold, thin_svd
-from maxnorm.core.noise import Noise, is_adaptive, is_row_noise
+from maxnorm.core.noise import AdaptiveNoise, Noise, RowNoise
 from maxnorm.core.norms import FactorNorm
 from maxnorm.core.types import Array, Mask
 
-# The thresholds of an adaptive noise follow the residual for some sweeps, then only grow, then stand still:
-# frozen at a moment when the residual happens to be small, they might reject the whole sample.
-FOLLOWING_SWEEPS, ADAPTING_SWEEPS = 20, 30
+# The thresholds of an adaptive noise follow the residual for some sweeps, then may only grow for some more,
+# and are constant afterwards. Thresholds frozen when the residual happens to be small might reject a whole
+# sample.
+FOLLOWING_SWEEPS, GROWING_SWEEPS = 20, 30
 
-# Given the residual, which it may overwrite, what is observed, the thresholds so far, the number of the sweep
-# and work space: what the residual asks of the basis, its weight against the ridge, and the thresholds.
-Pull = Callable[[Array, Mask | None, Array | None, int, Array], tuple[Array, Array, Array | None]]
+# The arguments are the residual, which may be overwritten, the mask of observed entries, the thresholds so
+# far, the number of the sweep, and work space. The results are the influence of the residual on the
+# coefficients, the share of the residual that is left to the basis, and the thresholds.
+Influence = Callable[[Array, Mask | None, Array | None, int, Array], tuple[Array, Array, Array | None]]
 
-WORTH_SINGLE_PRECISION = 10_000  # entries of the basis
+# With a basis of at least this many entries, products take most of the time, and single precision halves it.
+LARGE_BASIS = 10_000
 
 ONE = np.ones(1)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A batch as seen in a basis."""
+    """Coefficients, noise and residual of a batch in a basis."""
 
-    R: Array  # b x d, coefficients
-    E: Array  # b x p, noise; zero where nothing was observed
-    residual: Array  # b x p, Z - R L^T - E; zero where nothing was observed
-    loss: Array  # b, the loss of each sample, Eq. (2.9)
-    penalty: Array  # b, the share of noise and coefficients in it
-    demand: Array  # b, the norm that r would have if it were free
-    rank: int  # directions that the basis has
-    n_iter: NDArray[np.int_]  # b, sweeps taken
-    converged: Mask  # b, whether the tolerance was met
+    R: Array  #: b x d, coefficients
+    E: Array  #: b x p, noise; zero where an entry is missing
+    residual: Array  #: b x p, Z - R L^T - E; zero where an entry is missing
+    loss: Array  #: b, loss of each sample, Eq. (2.9)
+    penalty: Array  #: b, part of the loss that noise and coefficients cost
+    demand: Array  #: b, norm that the coefficients would have without the norm's constraint
+    rank: int  #: numerical rank of the basis
+    n_iter: NDArray[np.int_]  #: b, number of sweeps
+    converged: Mask  #: b, whether the tolerance was reached
+    offset: Array | None = None  #: b x p, what the biases explain of each entry, if there are biases
+
+    def low_rank(self, L: Array) -> Array:
+        """Return the low-rank part of the samples, complete where entries are missing, biases included."""
+        low_rank = self.R @ L.T.astype(self.R.dtype, copy=False)
+        return low_rank if self.offset is None else low_rank + self.offset.astype(low_rank.dtype, copy=False)
 
 
 def encode(
@@ -57,23 +66,24 @@ def encode(
 
     Minimising over e first leaves a smooth function of r whose gradient is one-Lipschitz in the metric
     of L. In the coordinates ``s = diag(sigma) V^T r`` of ``L = U diag(sigma) V^T`` that metric is the
-    identity, and a round of Algorithm 3 is a proximal gradient step, which is accelerated (Nesterov,
-    restarted row by row). It starts at r = 0: from the paper's e = 0 an entry of e would move by at most
-    lambda2 a sweep.
+    identity, and a sweep of Algorithm 3 is a proximal gradient step, which is accelerated (Nesterov's method,
+    restarted row by row). It starts at r = 0: from the paper's start e = 0 an entry of e would move by at
+    most lambda2 per sweep.
 
-    A row stops when its step is at most ``tol`` times the size of what it fits; for a convex noise this
+    A row is finished when its step is at most ``tol`` times the norm of what it fits; for a convex noise this
     bounds the KKT residual in s by the same number. ``tol`` is not taken below the rounding errors of the
-    precision of Z. Rows do not see each other. A row also stops when its step is at most ``loose`` times
-    what it leaves unexplained, which is enough for learning; the sweeps of a large problem are then taken in
-    single precision, if the range of the data allows it. The noise is always found in the precision of Z.
+    precision of Z. Rows are independent of each other. A row is also finished when its step is at most
+    ``loose`` times the norm of its residual, which is enough for learning; the sweeps of a large problem are
+    then made in single precision if the range of the data allows it. The noise is always computed in the
+    precision of Z.
 
-    Entries that are not ``observed`` have a free e, so that they pull at nothing. With
-    ``missing_lambda2`` they count as observed zeros with that (small) lambda2: the 1/c of Eq. (5.1).
+    Entries that are not ``observed`` have a free e, so that they have no influence. With ``missing_lambda2``
+    they count as observed zeros with that (small) lambda2, the 1/c of Eq. (5.1).
     """
     U, sigma, V = thin_svd(L)
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
-    pull_of = _pull_of(noise, missing_lambda2)
+    influence_of = _influence_of(noise, missing_lambda2)
     working = np.dtype(np.float32) if loose and _single_precision_pays(Z, U, sigma) else Z.dtype
     S, demand, thresholds, n_iter, converged = _descend(
         Z.astype(working, copy=False),
@@ -81,7 +91,7 @@ def encode(
         U.astype(working, copy=False),
         sigma,
         norm,
-        pull_of,
+        influence_of,
         tol,
         loose,
         max_iter,
@@ -94,11 +104,11 @@ def encode(
     seen = residual if observed is None else residual * observed
     E: Array
     penalty: Array
-    if thresholds is not None and is_adaptive(noise):
+    if thresholds is not None and isinstance(noise, AdaptiveNoise):
         thresholds = thresholds.astype(Z.dtype, copy=False)
-        pull = noise.pull_at(seen, thresholds)
-        penalty = noise.loss_at(seen, thresholds) - 0.5 * np.einsum("ij,ij->i", pull, pull)
-        E = np.subtract(seen, pull, out=None if np.may_share_memory(pull, seen) else pull)
+        influence = noise.influence(seen, thresholds)
+        penalty = noise.loss(seen, thresholds) - 0.5 * np.einsum("ij,ij->i", influence, influence)
+        E = np.subtract(seen, influence, out=None if np.may_share_memory(influence, seen) else influence)
     else:
         E = noise.prox(seen)
         penalty = noise.value(E)
@@ -113,17 +123,17 @@ def encode(
 
 
 def _single_precision_pays(Z: Array, U: Array, sigma: Array) -> bool:
-    """Whether products are what takes the time, and squares of the data neither over- nor underflow."""
+    """Return whether single precision saves time and squares of the data neither overflow nor underflow."""
     sizes = np.append(sigma, (Z.max(initial=0.0), -Z.min(initial=0.0)))
-    return U.size >= WORTH_SINGLE_PRECISION and bool(np.all(sizes < 1e15) and np.all(sigma > 1e-15))
+    return U.size >= LARGE_BASIS and bool(np.all(sizes < 1e15) and np.all(sigma > 1e-15))
 
 
-def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
-    """Return the function that turns residuals into pulls, with the noise's kind settled once."""
-    row_noise = noise if is_row_noise(noise) else None
-    adaptive = noise if is_adaptive(noise) else None
+def _influence_of(noise: Noise, missing_lambda2: float) -> Influence:
+    """Return the function from residuals to influences; the kind of the noise is looked up only once."""
+    row_noise = noise if isinstance(noise, RowNoise) else None
+    adaptive = noise if isinstance(noise, AdaptiveNoise) else None
 
-    def pull(
+    def influence(
         residual: Array, observed: Mask | None, thresholds: Array | None, sweep: int, work: Array
     ) -> tuple[Array, Array, Array | None]:
         if missing_lambda2 and observed is not None:
@@ -135,14 +145,14 @@ def _pull_of(noise: Noise, missing_lambda2: float) -> Pull:
             return seen, row_noise.weight(seen), None
         if adaptive is None:
             return seen - noise.prox(seen), ONE, None
-        # A scale is a matter of a factor, so after the first sweeps it is enough to look now and then.
+        # Thresholds need not be accurate, so that every fourth sweep is enough after the first ones.
         if thresholds is None or (sweep <= FOLLOWING_SWEEPS and (sweep <= 4 or sweep % 4 == 0)):
             thresholds = adaptive.thresholds(seen)
-        elif FOLLOWING_SWEEPS < sweep <= ADAPTING_SWEEPS:
+        elif FOLLOWING_SWEEPS < sweep <= GROWING_SWEEPS:
             thresholds = np.maximum(thresholds, adaptive.thresholds(seen))
-        return adaptive.pull_at(seen, thresholds, work), ONE, thresholds
+        return adaptive.influence(seen, thresholds, work), ONE, thresholds
 
-    return pull
+    return influence
 
 
 def _descend(
@@ -151,12 +161,16 @@ def _descend(
     U: Array,
     sigma: Array,
     norm: FactorNorm,
-    pull_of: Pull,
+    influence_of: Influence,
     tol: float,
     loose: float,
     max_iter: int,
 ) -> tuple[Array, Array, Array | None, NDArray[np.int_], Mask]:
-    """Accelerated proximal gradient for all rows at once; rows that are done leave the batch."""
+    """Minimise by accelerated proximal gradients for all rows at once; finished rows leave the batch.
+
+    Returns the coordinates s, the norms of unconstrained coefficients, the last thresholds, the numbers of
+    sweeps, and whether each row converged.
+    """
     b = len(Z)
     tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
     squares = (sigma / sigma.max(initial=0.0)) ** 2
@@ -167,7 +181,7 @@ def _descend(
     thresholds: Array | None = None
     last_thresholds: Array | None = None
     UT = np.ascontiguousarray(U.T)
-    # Work space for all sweeps: pages of fresh memory can cost more than what is computed in them.
+    # Work space is allocated once for all sweeps: fresh memory pages can cost more than the computation.
     residuals, work, rest, other = (np.empty_like(Z) for _ in range(4))
     for sweep in range(1, max_iter + 1):
         residual = residuals[: len(rows)]
@@ -175,13 +189,13 @@ def _descend(
             np.subtract(Z, np.matmul(Y, UT, out=residual), out=residual)
         else:
             residual[:] = Z
-        pull, weight, thresholds = pull_of(residual, observed, thresholds, sweep, work[: len(rows)])
-        G = pull @ U
+        influence, weight, thresholds = influence_of(residual, observed, thresholds, sweep, work[: len(rows)])
+        G = influence @ U
         G += Y
         eta = norm.multipliers(G, sigma, weight, eta)
         new = (G * (squares / (squares + eta[:, None]))).astype(Z.dtype, copy=False)
         step, progress = new - Y, new - S
-        left = row_norms(pull)
+        left = row_norms(influence)
         done = row_norms(step) <= np.maximum(tol * np.hypot(row_norms(Y), left), loose * left)
         overshot = np.einsum("ij,ij->i", step, progress) < 0.0
         t_next = np.where(overshot, 1.0, 0.5 + np.sqrt(0.25 + t * t))

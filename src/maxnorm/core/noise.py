@@ -1,93 +1,128 @@
 """Noise models: what the part of a sample that the basis does not explain costs.
 
 A noise model is the regulariser ``lambda2 * h(e)`` of Eq. (1.1), given by its value and its proximal
-operator. Any object with the two methods of :class:`Noise` can be passed to the estimators.
+operator. An object with the two methods of :class:`Noise` can be passed to the estimators as ``noise=``.
+The noise models with a name are listed in :data:`NOISES` at the end of this file, each with the rule that
+sets its parameters from what has been seen of the data.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
+from math import sqrt
 from types import ModuleType
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from maxnorm.core.linalg import row_norms, row_scales, soft_threshold
+from maxnorm.core.scales import Scales
+from maxnorm.core.state import State
 from maxnorm.core.types import Array
 
 
 @runtime_checkable
 class Noise(Protocol):
-    """What the encoder needs of a noise model. Rows are samples, and each row is on its own."""
+    """The two methods that every noise model has. Rows are samples, and each row is treated on its own.
+
+    A noise model sees zeros where an entry is missing, and must leave zeros as they are.
+
+    See Also
+    --------
+    RowNoise : A noise model that shrinks whole rows, which the solver can use.
+    AdaptiveNoise : A noise model whose thresholds follow the residual.
+    WeightingNoise : A noise model that gives unreliable samples less weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Huber:  # the noise model behind Huber's loss
+    ...     def prox(self, V):
+    ...         return V - np.clip(V, -0.5, 0.5)
+    ...
+    ...     def value(self, E):
+    ...         return 0.5 * np.abs(E).sum(axis=1)
+    >>> isinstance(Huber(), Noise)
+    True
+    """
 
     def prox(self, V: Array) -> Array:
-        """Return argmin over E of ``1/2 |V - E|^2 + lambda2 h(E)``, row by row; zero entries stay zero."""
-        ...
+        """Return the minimiser E of ``1/2 |V - E|^2 + lambda2 h(E)``, row by row.
 
-    def value(self, E: Array) -> Array:
-        """Return ``lambda2 h(e)`` for each row of E."""
-        ...
+        Parameters
+        ----------
+        V : array of shape (n_samples, n_features)
+            Residuals of the samples.
 
-
-class RowNoise(Noise, Protocol):
-    """A noise whose prox shrinks a row as a whole: ``prox(v) = (1 - weight(v)) v``.
-
-    Then ``v`` points the way the coefficients must go whatever its size, and the encoder takes the whole
-    step (one solve suffices for the max-norm) where the general alternation would creep.
-    """
-
-    def weight(self, V: Array) -> Array:
-        """Return the share of each row that is left to the basis, between 0 and 1."""
-        ...
-
-
-class AdaptiveNoise(Noise, Protocol):
-    """A noise whose thresholds depend on the residual they are applied to.
-
-    The encoder adapts them during the first sweeps and then leaves them, so that it can converge.
-    """
-
-    def thresholds(self, V: Array) -> Array:
-        """Return the thresholds for each row of V, one row each."""
-        ...
-
-    def pull_at(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
-        """Return what each row of V asks of the basis, V less its prox, at the given thresholds.
-
-        ``out`` is memory that may be used for it.
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            The noise of each sample; zero where V is zero.
         """
         ...
 
-    def loss_at(self, V: Array, thresholds: Array) -> Array:
+    def value(self, E: Array) -> Array:
+        """Return the cost ``lambda2 h(e)`` of each row.
+
+        Parameters
+        ----------
+        E : array of shape (n_samples, n_features)
+            Noise of the samples.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The cost of each sample.
+        """
+        ...
+
+
+class RowNoise(ABC):
+    """A noise model that shrinks a row as a whole: ``prox(v) = (1 - weight(v)) v``.
+
+    The residual v then gives the direction of the gradient whatever its length, so that the encoder can take
+    a full step (for the max-norm a single one suffices) where the general alternation makes small steps.
+    """
+
+    @abstractmethod
+    def weight(self, V: Array) -> Array:
+        """Return the share of each row of V that is left to the basis, between 0 and 1."""
+
+
+class AdaptiveNoise(ABC):
+    """A noise model whose thresholds depend on the residual that they are applied to.
+
+    The encoder adapts the thresholds during the first sweeps and then keeps them, so that it can converge.
+    """
+
+    @abstractmethod
+    def thresholds(self, V: Array) -> Array:
+        """Return the thresholds for each row of V, in one row each."""
+
+    @abstractmethod
+    def influence(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
+        """Return the influence of V on the coefficients, V - prox(V), at the given thresholds.
+
+        ``out`` is work space that may hold the result.
+        """
+
+    @abstractmethod
+    def loss(self, V: Array, thresholds: Array) -> Array:
         """Return the minimum over E of ``1/2 |V - E|^2 + lambda2 h(E)`` for each row, at the thresholds."""
-        ...
 
 
-class DoubtingNoise(Noise, Protocol):
-    """A noise that does not believe every sample."""
+class WeightingNoise(ABC):
+    """A noise model that gives unreliable samples less weight in the basis update."""
 
-    def belief(self, V: Array) -> Array:
-        """Return how much of each sample to believe, between 0 and 1, given its final residual."""
-        ...
-
-
-def is_row_noise(noise: Noise) -> TypeGuard[RowNoise]:
-    """Whether the prox shrinks rows as a whole (an ``isinstance`` of the protocol, but fast)."""
-    return callable(getattr(noise, "weight", None))
-
-
-def is_adaptive(noise: Noise) -> TypeGuard[AdaptiveNoise]:
-    """Whether the thresholds follow the residual."""
-    return callable(getattr(noise, "pull_at", None))
-
-
-def is_doubting(noise: Noise) -> TypeGuard[DoubtingNoise]:
-    """Whether some samples are believed less than others."""
-    return callable(getattr(noise, "belief", None))
+    @abstractmethod
+    def sample_weight(self, V: Array) -> Array:
+        """Return the weight of each sample, between 0 and 1, given its final residual."""
 
 
 @cache
 def compiled() -> ModuleType | None:
-    """Return the compiled loops of the extra ``fast``, or None without it."""
+    """Return the loops compiled by Numba (the extra ``fast``), or None if Numba is not installed."""
     try:
         from maxnorm.core import compiled as loops
     except ImportError:
@@ -97,7 +132,7 @@ def compiled() -> ModuleType | None:
 
 @dataclass(frozen=True)
 class L1:
-    """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA)."""
+    """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA), as in the paper."""
 
     lambda2: float
 
@@ -109,24 +144,24 @@ class L1:
 
 
 @dataclass(frozen=True, eq=False)
-class CappedL1:
-    """``lambda2 * |e|`` that levels off beyond ``cut``: a gross error costs no more, and pulls no more.
+class CappedL1(AdaptiveNoise, WeightingNoise):
+    """``lambda2 * |e|`` that levels off beyond ``cut``: gross errors are rejected.
 
-    Under l1 a gross error still pulls the fit with force lambda2; here the pull fades from ``cut`` on and
-    is nothing from ``2 * cut`` on (Hampel's function). The price is that the problem is not convex, and
-    where one starts matters. Therefore the thresholds of a sample are no tighter than ``huber`` and
-    ``reject`` times the size of the bulk of its residual: a sample that is fitted badly, as all are at
-    first, is treated leniently, and as the fit gets better the thresholds close in on ``lambda2`` and
-    ``cut``. A sample whose residual has a bulk beyond ``largest`` is wrong altogether, and counts for less.
+    Under the l1 norm a gross error keeps an influence of lambda2 on the fit. Here the influence decreases
+    from ``cut`` on and vanishes from ``2 * cut`` on (Hampel's function). The price is that the problem is
+    not convex, so that the starting point matters. Therefore the thresholds of a sample are at least
+    ``huber`` and ``reject`` times the robust scale of its residual: a sample that is fitted badly, as all
+    samples are at first, is treated leniently, and as the fit improves the thresholds approach ``lambda2``
+    and ``cut``. A sample whose residual has a robust scale above ``largest`` gets less weight.
     """
 
     lambda2: float
-    cut: float  # at least lambda2
-    huber: float = 1.0
-    reject: float = 4.0
-    components: int = 0  # a fit of d components to n entries leaves a residual too small by sqrt(1 - d / n)
-    leniency: Array | float = 1.0  # what thresholds are multiplied by, feature by feature
-    largest: float = np.inf
+    cut: float  #: at least lambda2
+    huber: float = 1.0  #: least lambda2, in robust scales of the sample's residual
+    reject: float = 4.0  #: least cut, in robust scales of the sample's residual
+    components: int = 0  #: d components fitted to n entries shrink the residual by sqrt(1 - d / n)
+    leniency: Array | float = 1.0  #: factor of the thresholds, per feature
+    largest: float = np.inf  #: robust scale of the residual above which a sample loses weight
 
     def thresholds(self, V: Array) -> Array:
         bulk, entries = row_scales(V, reach=2.0 * self.reject)
@@ -147,11 +182,11 @@ class CappedL1:
     def _lenient(self, V: Array) -> Array:
         return np.broadcast_to(np.asarray(self.leniency, dtype=V.dtype), V.shape[1:]).copy()
 
-    def pull_at(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
+    def influence(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
         fast = compiled()
         if fast is not None:
             out = np.empty_like(V) if out is None else out
-            fast.pull(V, thresholds, self._lenient(V), out)
+            fast.influence(V, thresholds, self._lenient(V), out)
             return out
         huber, reject = self._spread(thresholds)
         fading: Array = np.abs(V, out=out)
@@ -162,15 +197,15 @@ class CappedL1:
         return fading
 
     def prox(self, V: Array) -> Array:
-        return V - self.pull_at(V, self.thresholds(V))
+        return V - self.influence(V, self.thresholds(V))
 
-    def belief(self, V: Array) -> Array:
+    def sample_weight(self, V: Array) -> Array:
         bulk = row_scales(V, reach=2.0 * self.reject)[0].astype(np.float64, copy=False)
         excess = np.divide(self.largest, bulk, out=np.full(len(V), np.inf), where=bulk > 0.0)
         return np.minimum(excess, 1.0) ** 2
 
-    def loss_at(self, V: Array, thresholds: Array) -> Array:
-        # The integral of the pull: quadratic up to huber, linear up to the cut, then levelling off.
+    def loss(self, V: Array, thresholds: Array) -> Array:
+        # The integral of the influence: quadratic up to huber, linear up to the cut, then levelling off.
         fast = compiled()
         if fast is not None:
             losses: Array = fast.loss(V, thresholds, self._lenient(V))
@@ -191,32 +226,32 @@ class CappedL1:
         return loss + np.einsum("ij,ij->i", huber, linear)
 
     def value(self, E: Array) -> Array:
-        # E is the prox of V = E + pull(V), where the pull is huber up to the cut and then fades to nothing.
+        # E is the prox of V = E + influence(V), which is huber up to the cut and then decreases to zero.
         cut = max(self.cut, np.finfo(E.dtype).tiny)
         fixed = np.repeat(np.array([[self.lambda2, cut]], dtype=E.dtype), len(E), axis=0)
         huber, reject = self._spread(fixed)
         size = np.abs(E)
         faded = 2.0 - np.minimum((size + 2.0 * huber) / (1.0 + huber / reject), 2.0 * reject) / reject
-        pull = huber * np.where(size <= reject - huber, 1.0, faded) * (size > 0.0)
-        return self.loss_at(size + pull, fixed) - 0.5 * np.einsum("ij,ij->i", pull, pull)
+        influence = huber * np.where(size <= reject - huber, 1.0, faded) * (size > 0.0)
+        return self.loss(size + influence, fixed) - 0.5 * np.einsum("ij,ij->i", influence, influence)
 
 
 @dataclass(frozen=True)
-class L21:
-    """``lambda2 * |e|_2``: a few samples are wrong altogether (outlier PCA).
+class L21(RowNoise, WeightingNoise):
+    """``lambda2 * |e|_2``: a few samples are entirely wrong (outlier PCA).
 
     The formula printed as Eq. (3.7) is inverted; the prox is ``(1 - lambda2 / |v|)_+ v``.
 
-    An outlying sample has large coefficients, and with them a large say in the basis, which it holds where it
-    is: coefficients count by their squares, and e takes the error out of the sample but not out of them.
-    With ``doubt`` a sample counts in the basis by the share of its residual that is not called noise.
+    An outlying sample has large coefficients and so a large weight in the basis update, because coefficients
+    count by their squares and e removes the error from the sample only. With ``downweight`` a sample is
+    weighted by the share of its residual that is not classified as noise.
     """
 
     lambda2: float
-    doubt: bool = False
+    downweight: bool = False
 
-    def belief(self, V: Array) -> Array:
-        return self.weight(V) if self.doubt else np.ones(len(V), V.dtype)
+    def sample_weight(self, V: Array) -> Array:
+        return self.weight(V) if self.downweight else np.ones(len(V), V.dtype)
 
     def weight(self, V: Array) -> Array:
         norms = row_norms(V)
@@ -230,7 +265,7 @@ class L21:
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(RowNoise):
     """``lambda2 * |e|_2^2``: dense noise; with the max-norm, max-margin matrix factorisation."""
 
     lambda2: float
@@ -246,8 +281,8 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class NoNoise:
-    """``e = 0``: the basis must explain the sample up to a least-squares residual."""
+class NoNoise(RowNoise):
+    """``e = 0``: no noise is separated, and the basis is fitted by least squares."""
 
     def weight(self, V: Array) -> Array:
         return np.ones(len(V), dtype=V.dtype)
@@ -257,3 +292,101 @@ class NoNoise:
 
     def value(self, E: Array) -> Array:
         return np.zeros(len(E), dtype=E.dtype)
+
+
+@dataclass(frozen=True)
+class CappedRule:
+    """How the thresholds of the capped noise follow from scales of the data.
+
+    ``benchmarks/defaults.py`` measures all of them together, on data with 0 to 50 % of the entries corrupted
+    by errors of 1 to 1000 times the signal; ``docs/defaults.md`` has the results and the reasons.
+    """
+
+    influence: float = 0.1  #: lambda2, in scales of the low-rank part
+    cut: float = 3.0  #: cut, in scales of the low-rank part
+    largest: float = 2.5  #: robust scale of a reliable sample's residual, in scales of an entry
+    leniency: float = 10.0  #: factor of the thresholds of a feature that is nearly always rejected
+    rejected: float = 0.6  #: excess share of rejected entries from which a feature's thresholds are raised
+    reading: float = 3.0  #: factor of ``huber`` when a learnt model is applied
+
+    def noise(self, state: State, lambda2: float | None) -> CappedL1:
+        """Return the noise model for a state; ``lambda2`` is the threshold if it is given."""
+        scale, entry = state.signal_scale, state.scales.entry_scale
+        cut = self.cut * scale
+        return CappedL1(
+            self.influence * scale if lambda2 is None else lambda2,
+            cut if lambda2 is None else max(cut, lambda2),
+            components=state.L.shape[1],
+            leniency=self.feature_leniency(state.scales, max(self.leniency, entry / scale if scale else 0.0)),
+            largest=self.largest * entry,
+        )
+
+    def feature_leniency(self, scales: Scales, most: float) -> Array | float:
+        """Return the factors of the thresholds, at most ``most``, per feature.
+
+        A feature whose entries are nearly always rejected while those of others are not gets larger
+        thresholds, and the longer that lasts, the larger. A basis that is wrong in a feature, for instance
+        because an object stood still in the first frames of a film, makes all later values there look like
+        gross errors, and rejecting them would keep the basis wrong forever.
+        """
+        if not scales.recent_weight:
+            return 1.0
+        seen = np.maximum(np.asarray(scales.seen), 1e-300)
+        share = np.asarray(scales.noisy) / seen
+        usual = float(np.median(share))
+        error = np.sqrt(0.25 / seen)
+        excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
+        lenient = np.clip((excess - self.rejected - 2.0 * error) / 0.2, 0.0, 1.0)
+        if not lenient.any():
+            return 1.0
+        return 1.0 + (np.clip(0.2 * seen, self.leniency, most) - 1.0) * lenient
+
+
+CAPPED = CappedRule()
+
+
+def l1_noise(state: State, lambda2: float | None) -> L1:
+    """Return the l1 noise; lambda2 is by default ``1 / sqrt(d)`` in units of the data.
+
+    Once the scale of the residual is smaller than that, it takes its place.
+    """
+    if lambda2 is not None:
+        return L1(lambda2)
+    entry = state.scales.entry_scale
+    return L1(max(min(entry / sqrt(state.L.shape[1]), state.scales.residual_scale), 0.01 * entry))
+
+
+def l21_noise(state: State, lambda2: float | None) -> L21:
+    """Return the noise of whole samples; lambda2 is by default 1.5 times the norm of an ordinary residual."""
+    if lambda2 is None:
+        lambda2 = 1.5 * state.scales.residual_scale * sqrt(len(state.L))
+    return L21(lambda2, downweight=True)
+
+
+def squared_noise(state: State, lambda2: float | None) -> Squared:
+    """Return the squared noise; lambda2 is one by default."""
+    return Squared(1.0 if lambda2 is None else lambda2)
+
+
+def no_noise(state: State, lambda2: float | None) -> NoNoise:
+    """Return the absence of noise, whatever lambda2 is."""
+    return NoNoise()
+
+
+#: Noise models by name: functions of the state and of lambda2 (None if it is "auto") that make one.
+NOISES: dict[str, Callable[[State, float | None], Noise]] = {
+    "capped": CAPPED.noise,
+    "l1": l1_noise,
+    "l21": l21_noise,
+    "squared": squared_noise,
+    "none": no_noise,
+}
+
+
+def reading_noise(noise: Noise) -> Noise:
+    """Return the noise model with which a learnt model is applied to samples.
+
+    Learning is cautious, because a small error in every sample spoils the basis; a sample that is decomposed
+    in a good basis is fitted better with more of its entries.
+    """
+    return replace(noise, huber=CAPPED.reading * noise.huber) if isinstance(noise, CappedL1) else noise

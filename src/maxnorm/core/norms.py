@@ -1,78 +1,187 @@
-"""Factor norms: what the coefficients and the basis cost, and the basis update that follows."""
+"""Norms of the low-rank part, written on its factors, and the basis updates that follow from them.
 
+A norm says what the coefficients and the basis cost. The norms with a name are listed in :data:`NORMS` at the
+end of this file, each with the rule that sets its weight from what has been seen of the data. Any other
+subclass of :class:`FactorNorm` can be passed to the estimators as ``norm=``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from math import sqrt
+from typing import Literal
 
 import numpy as np
 
-from maxnorm.core.linalg import ball_multipliers, row_norms, symmetric
+from maxnorm.core.basis import fit_ball, restore_rank
+from maxnorm.core.linalg import RANK_TOLERANCE, ball_multipliers, row_norms, symmetric
+from maxnorm.core.state import Contribution, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
+BasisUpdate = Literal["exact", "bcd"]
+
 
 class DivergenceError(ArithmeticError):
-    """A basis update made the surrogate worse than no basis at all."""
+    """A basis update made the surrogate worse than it is with no basis at all."""
 
 
-class FactorNorm(Protocol):
-    """A regulariser of ``X = R L^T`` written on its factors.
+class FactorNorm(ABC):
+    """A regulariser of ``X = R L^T`` that is written on its factors R and L.
 
-    The coefficients of a sample solve ``(L^T L + eta I) r = L^T (z - e)``; the norm says which ``eta``.
+    The coefficients of a sample solve ``(L^T L + eta I) r = L^T (z - e)``, and the norm determines ``eta``.
+    A subclass must have the attribute ``lambda1`` and the four abstract methods; the other two have defaults.
+
+    See Also
+    --------
+    MaxNorm : The max-norm, with coefficients in the unit ball.
+    NuclearNorm : The nuclear norm, with a ridge on coefficients and basis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.norms import FactorNorm, NuclearNorm
+    >>> NuclearNorm(0.5).basis_value(np.eye(3)[:, :2])
+    0.5
     """
 
-    @property
-    def lambda1(self) -> float:
-        """Weight of the norm."""
-        ...
+    lambda1: float  #: weight of the norm
 
+    @abstractmethod
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
-        """Return ``eta`` for each row, in units of the largest ``sigma ** 2``.
+        """Return ``eta`` for each sample, in units of the largest ``sigma ** 2``.
 
-        ``L = U diag(sigma) V^T`` and ``G = (Z - E) U``, for all rows or, with a row of ``sigma`` for each,
-        for what is observed of it; ``weight`` is the share of the residual that the
-        noise leaves to the basis, and ``start`` the multipliers of the sweep before, if any.
+        Parameters
+        ----------
+        G : array of shape (b, k)
+            ``(Z - E) U``, where ``L = U diag(sigma) V^T``.
+        sigma : array of shape (k,) or (b, k)
+            Singular values of L, or of the rows of L that each sample observes.
+        weight : array of shape (b,) or (1,)
+            Share of the residual of each sample that the noise model leaves to the basis.
+        start : array of shape (b,) or None
+            Multipliers of the previous sweep.
+
+        Returns
+        -------
+        array of shape (b,)
+            The multipliers.
         """
-        ...
 
+    @abstractmethod
     def coefficient_value(self, R: Array) -> Array:
-        """Return what each row of R costs."""
-        ...
+        """Return the cost of each row of R.
 
+        Parameters
+        ----------
+        R : array of shape (b, d)
+            Coefficients of samples.
+
+        Returns
+        -------
+        array of shape (b,)
+            The cost of the coefficients of each sample.
+        """
+
+    @abstractmethod
     def basis_value(self, L: Array) -> float:
-        """Return what the basis costs, once for all samples."""
-        ...
+        """Return the cost of the basis, which is paid once for all samples.
 
+        Parameters
+        ----------
+        L : array of shape (p, d)
+            The basis.
+
+        Returns
+        -------
+        float
+            The cost.
+        """
+
+    @abstractmethod
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
-        """Return the basis that minimises the surrogate, Eq. (3.10), given the one before."""
-        ...
+        """Return the basis that minimises the surrogate, Eq. (3.10).
+
+        Parameters
+        ----------
+        L : array of shape (p, d)
+            The basis before the update.
+        statistics : SufficientStatistics
+            Sums over the samples.
+
+        Returns
+        -------
+        array of shape (p, d)
+            The new basis, in the precision of L.
+        """
+
+    def first_scale(self, state: State) -> float:
+        """Return the factor by which a random orthonormal basis is multiplied when the first data arrive.
+
+        By default, basis and coefficients share the scale of the data equally.
+
+        Parameters
+        ----------
+        state : State
+            The state, with the scales of the first batch.
+
+        Returns
+        -------
+        float
+            The factor.
+        """
+        return sqrt(state.coefficient_scale)
+
+    def settle(self, state: State, added: Contribution) -> State:
+        """Return the state with its basis prepared for the next batch, after an update.
+
+        By default, components that the basis has lost get a new start.
+
+        Parameters
+        ----------
+        state : State
+            The state after the update.
+        added : Contribution
+            What the batch has added.
+
+        Returns
+        -------
+        State
+            The state with the prepared basis.
+        """
+        return restore_rank(state, added.rank)
 
 
 def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
-    """Return A and B with a vanishing pull towards L, so that A is positive definite.
+    """Return A and B with a vanishing ridge towards L, which makes A positive definite.
 
-    Directions that no sample has used yet keep what L says of them: after t < d samples the minimiser
-    of Eq. (3.10) is otherwise not unique, and its least-norm choice would lose rank for good.
-    Assumption (A2) of the paper hides this.
+    Components that no sample has used yet keep their vectors in L: after t < d samples the minimiser of
+    Eq. (3.10) is otherwise not unique, and the one of least norm would lose rank forever. Assumption (A2) of
+    the paper hides this.
     """
     d = len(statistics.A)
     anchor = float(np.finfo(L.dtype).eps) ** (2 / 3) * float(np.trace(statistics.A))
-    if statistics.grams is not None:  # a feature that was never observed is drawn to zero: it has no row
+    if (
+        statistics.grams is not None
+    ):  # a feature that was never observed has no data, and its row becomes zero
         seen = np.any(statistics.grams, axis=1, keepdims=True)
         return symmetric(statistics.grams, d) + anchor * np.eye(d), statistics.B + anchor * L * seen
     return statistics.A + anchor * np.eye(d), statistics.B + anchor * L
 
 
 @dataclass(frozen=True)
-class MaxNorm:
-    """``norm(r) <= 1`` for every sample and ``lambda1 / 2 * max_i norm(l_i)^2`` on the rows of L.
+class MaxNorm(FactorNorm):
+    """The max-norm: ``norm(r) <= 1`` for every sample, ``lambda1 / 2 * max_i norm(l_i)^2`` on the rows of L.
 
-    ``basis="exact"`` minimises the surrogate; ``"bcd"`` is Algorithm 4 as printed, which may diverge and
-    then raises :class:`DivergenceError`.
+    ``basis_update="exact"`` minimises the surrogate; ``"bcd"`` is Algorithm 4 as printed, which may diverge
+    and then raises :class:`DivergenceError`.
     """
 
     lambda1: float
-    basis: Literal["exact", "bcd"] = "exact"
-    ridge: Array | None = None  # d x d; every row l of L pays 1/2 l^T ridge l as well
+    basis_update: BasisUpdate = "exact"
+    ridge: Array | None = None  #: d x d, adds the cost 1/2 l^T ridge l of every row l of L
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
         if not sigma.size:
@@ -92,19 +201,27 @@ class MaxNorm:
         return 0.5 * self.lambda1 * float(row_norms(L).max(initial=0.0)) ** 2 + ridge
 
     def update_basis(self, L: Array, statistics: SufficientStatistics) -> Array:
-        if not statistics.A.any():  # nothing but zeros so far
+        if not statistics.A.any():  # all coefficients so far are zero
             return L
-        if self.basis == "bcd":
+        if self.basis_update == "bcd":
             return coordinate_descent_basis(L, statistics.A, statistics.B, self.lambda1)
         A, B = anchored(L, statistics)
         if self.ridge is not None:
             A = A + self.ridge
         return max_norm_basis(A, B, self.lambda1).astype(L.dtype, copy=False)
 
+    def first_scale(self, state: State) -> float:
+        return state.coefficient_scale  # so that the coefficients fit in the unit ball
+
+    def settle(self, state: State, added: Contribution) -> State:
+        if self.basis_update == "bcd":  # the algorithm as printed
+            return state
+        return restore_rank(fit_ball(state, added), added.rank)
+
 
 @dataclass(frozen=True)
-class NuclearNorm:
-    """``lambda1 / 2 * norm(r)^2`` for every sample and ``lambda1 / 2 * norm(L)_F^2``: OR-PCA."""
+class NuclearNorm(FactorNorm):
+    """The nuclear norm: ``lambda1 / 2 * norm(r)^2`` per sample and ``lambda1 / 2 * norm(L)_F^2`` (OR-PCA)."""
 
     lambda1: float
 
@@ -124,29 +241,33 @@ class NuclearNorm:
             return L
         A, B = anchored(L, statistics)
         D, Q = np.linalg.eigh(A)
-        return _turned(_turned(B, Q) / (D + self.lambda1), np.swapaxes(Q, -1, -2)).astype(L.dtype, copy=False)
+        return _rotated(_rotated(B, Q) / (D + self.lambda1), np.swapaxes(Q, -1, -2)).astype(
+            L.dtype, copy=False
+        )
 
 
 def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     """Exact minimiser of ``1/2 tr(L A L^T) - tr(L B^T) + lambda1/2 max_i norm(l_i)^2``, Eq. (3.10).
 
     For a bound tau on the row norms the rows decouple, ``l_i = (A + eta_i I)^-1 b_i``, and the best tau is
-    where the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.11), with ties
-    settled). ``1 / norm(l_i)`` is concave and nearly linear in eta_i. With its tangents in its place the
-    equation is piecewise linear in ``1 / tau`` and easily solved; tangents lie above, so that ``1 / tau``
-    never falls below its root, from which it follows that it falls from step to step. No bracket is needed,
-    and about five steps suffice.
+    the one at which the multipliers eta_i(tau) sum to lambda1 (eta_i / lambda1 is the Q of Eq. (3.11), with
+    ties resolved). ``1 / norm(l_i)`` is concave and nearly linear in eta_i. If it is replaced by its
+    tangents, the equation is piecewise linear in ``1 / tau`` and easily solved. The tangents lie above the
+    function, so that ``1 / tau`` stays above its root and decreases from step to step. No bracket is
+    needed, and about five steps suffice.
 
-    A may also hold one matrix for each row of B. Cost: one eigendecomposition of A (or of each), two products
-    with it, O(p d) a step.
+    A may also hold one matrix for each row of B. The cost is one eigendecomposition of A (or of each matrix),
+    two products with its eigenvectors, and O(p d) per step.
     """
-    size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0))) or 1.0  # so that no square overflows
+    size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0))) or 1.0  # keeps squares from overflowing
     D, Q = np.linalg.eigh(A)
-    C = _turned(B, Q / size)
+    C = _rotated(B, Q / size)
     squares = C * C
     eta, target, ones = np.zeros(len(C)), np.inf, np.ones(C.shape[1])
-    rows = np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)  # may be bound
-    bare: Array | None = None  # 1 / norm of these rows if they are not
+    rows = (
+        np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)
+    )  # rows that may reach the bound
+    bare: Array | None = None  # 1 / norm of those rows without a bound
     for _ in range(100):
         if not len(rows):
             break
@@ -154,7 +275,7 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
         lengths = squares[rows] * shifted
         lengths *= shifted
         norm = np.sqrt(lengths @ ones)
-        if norm.min() < 1e-75:  # a weight so large that nothing is left
+        if norm.min() < 1e-75:  # the weight is so large that the rows vanish
             break
         rate = norm**3 / np.einsum("ij,ij->i", lengths, shifted)  # d eta / d(1 / norm)
         inverse = 1.0 / norm - eta[rows] / rate  # the tangent at eta = 0
@@ -164,32 +285,33 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
         eta[rows] = np.maximum(target - inverse, 0.0) * rate
         bare = inverse if bare is None else bare
         rows, bare = rows[bare < target], bare[bare < target]
-    return _turned(size * C / (D + eta[:, None]), np.swapaxes(Q, -1, -2))
+    return _rotated(size * C / (D + eta[:, None]), np.swapaxes(Q, -1, -2))
 
 
-def _turned(X: Array, Q: Array) -> Array:
-    """Rows of X times Q, or each row times a matrix of its own."""
+def _rotated(X: Array, Q: Array) -> Array:
+    """Return X Q, where Q is one matrix for all rows of X or one for each."""
     return X @ Q if Q.ndim == 2 else np.matmul(X[:, None, :], Q)[:, 0]
 
 
 def _waterline(ground: Array, width: Array, volume: float) -> float:
     """Return the level at which ``sum(width * max(level - ground, 0)) = volume``.
 
-    Ground above the level that all of it would give stays dry (Michelot): a few rounds settle which.
+    Ground above the level that all widths together would give is dry and is left out, until no more ground
+    is (Michelot's algorithm).
     """
     while True:
         level = (volume + float(width @ ground)) / float(width.sum())
         under = ground < level
-        if under.all() or not under.any():  # none: the volume is lost in rounding errors
+        if under.all() or not under.any():  # none if the volume is below rounding errors
             return level
         ground, width = ground[under], width[under]
 
 
 def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Array:
-    """One pass of Algorithm 4 as printed: a subgradient step for each column in turn.
+    """Return the basis after one pass of Algorithm 4 as printed, a subgradient step for each column in turn.
 
-    The step ``lambda1 u_j / A_jj`` has no bound while A_jj is small, and the basis then explodes. A basis
-    whose surrogate is worse both than the one before and than L = 0 has diverged.
+    The step ``lambda1 u_j / A_jj`` is unbounded while A_jj is small. A basis whose surrogate is larger than
+    before and larger than that of L = 0 has diverged, which raises :class:`DivergenceError`.
     """
 
     def surrogate(M: Array) -> float:
@@ -205,7 +327,60 @@ def coordinate_descent_basis(L: Array, A: Array, B: Array, lambda1: float) -> Ar
         value, before = surrogate(new), surrogate(L.astype(np.float64))
     if not value <= max(before, 0.0) + 1e-9 * abs(before):
         raise DivergenceError(
-            f"Algorithm 4 (basis='bcd') has diverged: the surrogate rose from {before:.3g} to {value:.3g}. "
-            "Use basis='exact', a smaller lambda1 or a larger batch_size."
+            f"Algorithm 4 (basis_update='bcd') has diverged: the surrogate rose from {before:.3g} to "
+            f"{value:.3g}. Use basis_update='exact', a smaller lambda1 or a larger batch_size."
         )
     return new.astype(L.dtype, copy=False)
+
+
+def max_norm(state: State, lambda1: float | None, basis_update: BasisUpdate) -> MaxNorm:
+    """Return the max-norm; lambda1 is by default ``1 / sqrt(p)``, which has no unit.
+
+    It is less if the data have a large mean: the norm shortens the longest rows of L, those of the features
+    with the largest means, by an amount that must stay small beside the signal.
+    """
+    if lambda1 is None:
+        entry = state.scales.entry_scale
+        lambda1 = min(1.0, state.signal_scale / entry if entry else 1.0) / sqrt(len(state.L))
+    return MaxNorm(lambda1, basis_update)
+
+
+def nuclear_norm(state: State, lambda1: float | None, basis_update: BasisUpdate) -> NuclearNorm:
+    """Return the nuclear norm; lambda1 is by default a tenth of ``1 / sqrt(d)`` in units of the data.
+
+    A larger weight slows the start. The unit is the scale of the signal if the data have a large mean.
+    """
+    if lambda1 is None:
+        scale = min(state.scales.entry_scale, state.signal_scale)
+        lambda1 = 0.1 * scale / sqrt(state.L.shape[1])
+    return NuclearNorm(lambda1)
+
+
+#: Norms by name: functions of the state, of lambda1 (None if it is "auto") and of the basis update.
+NORMS: dict[str, Callable[[State, float | None, BasisUpdate], FactorNorm]] = {
+    "max": max_norm,
+    "nuclear": nuclear_norm,
+}
+
+
+def weighted_max_norm(
+    statistics: SufficientStatistics,
+    L: Array,
+    weight: float,
+    prior: float,
+    basis_update: BasisUpdate = "exact",
+) -> MaxNorm:
+    """Return the max-norm with a weight per observed entry and, if ``prior`` is not zero, a Gaussian prior.
+
+    The prior on the rows of L has their empirical second moment as its covariance. It shrinks the rows of
+    features with few entries.
+    """
+    ridge = None
+    if prior:
+        ridge = np.zeros_like(statistics.A)
+        if statistics.weight and statistics.grams is not None:
+            n_seen = int(np.any(statistics.grams, axis=1).sum())
+            moment = L.T @ L / n_seen
+            inverse = np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
+            ridge = prior * (statistics.residual_variance(L) * inverse)
+    return MaxNorm(weight * statistics.entries, basis_update, ridge)

@@ -1,82 +1,196 @@
-"""What is carried from batch to batch, and how a contribution is added to it."""
+"""What is carried from one batch to the next, and what a batch adds to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+import zlib
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from maxnorm.core.norms import FactorNorm
-from maxnorm.core.statistics import Biases, Contribution, Scales, Selection, SufficientStatistics
-from maxnorm.core.types import Array, Mask
+from maxnorm.core.bias import BiasModel
+from maxnorm.core.scales import Scales
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.core.types import Array
+
+if TYPE_CHECKING:
+    from maxnorm.core.norms import FactorNorm
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What was chosen by the error on held-out entries, and what was tried."""
+
+    n_components: int
+    weight: float | None  #: weight of the norm per observed entry; None if it was not chosen
+    tried: tuple[
+        tuple[int, float | None, float, float], ...
+    ]  #: components, weight, prior, error of each trial
+    prior: float = 0.0  #: strength of the prior on the rows of the basis
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that is carried from one batch to the next; its size does not depend on the samples seen."""
+    """Everything that is carried from one batch to the next.
 
-    L: Array  # p x d
+    Its size does not depend on the number of samples seen. Arrays are never changed in place.
+    """
+
+    L: Array  #: p x d, the basis
     statistics: SufficientStatistics
     scales: Scales = field(default_factory=Scales)
-    n_samples: int = 0
-    n_steps: int = 0
-    time: int = 0  # samples that had anything in them: those by which memory fades
-    biases: Biases | None = None  # what is taken off the entries first, if anything is
-    selection: Selection | None = None  # what was chosen by held-out entries, if anything was
+    n_samples: int = 0  #: samples seen
+    n_steps: int = 0  #: updates of the basis
+    time: int = 0  #: samples seen that were not empty; the clock by which old samples lose weight
+    biases: BiasModel | None = None  #: mean and column biases, if entries are first explained by them
+    selection: Selection | None = None  #: rank and weight chosen by held-out entries, if they were
 
     @classmethod
     def start(cls, L: Array) -> State:
-        """Return the state before the first sample, with L as initial basis."""
+        """Return the state before the first sample, with L as the first basis."""
         return cls(L=L, statistics=SufficientStatistics.zeros(*L.shape))
 
+    def lock(self) -> State:
+        """Make the arrays read-only, so that nobody can damage a model through them; return the state."""
+        for value in (self, self.statistics, self.scales, self.biases):
+            for item in vars(value).values() if value is not None else ():
+                if isinstance(item, np.ndarray):
+                    item.flags.writeable = False
+        return self
 
-@dataclass(eq=False)
-class Progress:
-    """A state, and rows that do not fill a batch yet; only ``ahead`` ever changes."""
+    @property
+    def seed(self) -> int:
+        """A seed that follows from the basis, so that random choices can be repeated."""
+        return zlib.crc32(np.ascontiguousarray(self.L).tobytes())
 
-    state: State
-    waiting: list[Array] = field(default_factory=list)
-    batch: int = 0  # rows to wait for, if that is known
-    ahead: State | None = None  # the state with the waiting rows learnt too, once somebody has asked for it
+    @property
+    def signal_scale(self) -> float:
+        """Standard deviation of the entries of the low-rank part, over all features.
+
+        The covariance of the low-rank parts of the samples is L C L^T, where C is the covariance of the
+        coefficients. Before anything is learnt, the scale of the residual takes its place.
+        """
+        seen = self.statistics
+        if not seen.A.any():
+            return self.scales.residual_scale
+        mean = seen.r / seen.weight
+        return _entry_scale(self.L, seen.A / seen.weight - np.outer(mean, mean))
+
+    @property
+    def coefficient_scale(self) -> float:
+        """Scale of a coefficient of a sample in an orthonormal basis."""
+        p, d = self.L.shape
+        return self.scales.entry_scale * math.sqrt(p / d)
+
+    @property
+    def is_nearly_zero(self) -> bool:
+        """Whether the low-rank part is negligible beside the data after enough samples to find one."""
+        seen = self.statistics
+        if self.time < 50 or not seen.weight:
+            return False
+        return _entry_scale(self.L, seen.A / seen.weight) < 0.1 * self.scales.entry_scale
 
 
-def accumulated(state: State, added: Contribution) -> State:
-    """Return the state with a contribution added to its sums; the basis is still the old one."""
+def _entry_scale(L: Array, C: Array) -> float:
+    """Return the root mean square of the entries of samples L r, where C is the second moment of r."""
+    return math.sqrt(max(float(np.vdot(L.T @ L, C)), 0.0) / len(L))
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Factors by which the weights of earlier samples are multiplied when later ones are added."""
+
+    statistics: float = 1.0
+    past: float = 1.0
+    recent: float = 1.0
+    biases: float = 1.0
+
+    def __mul__(self, other: Decay) -> Decay:
+        return Decay(*(getattr(self, f.name) * getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """What a batch adds to the state, measured in a basis that does not change meanwhile.
+
+    ``a + b`` is the contribution of batch a followed by batch b. It is associative, but the order counts,
+    because b decays the weights of a.
+    """
+
+    n_samples: int  #: samples in the batch
+    n_full: int  #: samples with at least one observed entry that is not zero
+    statistics: SufficientStatistics
+    scales: Scales
+    decay: Decay  #: factors for everything before the batch
+    rank: int  #: numerical rank of the basis
+    loss: float = 0.0  #: sum of the losses of the samples, Eq. (2.9)
+    biases: BiasModel | None = None
+    demand: float = 0.0  #: n times the log of the 90 % quantile of the norms of unconstrained coefficients
+    demand_weight: float = 0.0  #: the number n of samples in ``demand``
+    pressure: Array | float = 0.0  #: sums of the multipliers of balls of several radii
+
+    def __sizeof__(self) -> int:
+        """Return the size in bytes, which Dask asks for before it moves a contribution."""
+        seen = self.statistics
+        return sum(a.nbytes for a in (seen.A, seen.B, seen.grams) if a is not None)
+
+    def __add__(self, later: Contribution) -> Contribution:
+        decay = later.decay
+        return Contribution(
+            self.n_samples + later.n_samples,
+            self.n_full + later.n_full,
+            self.statistics.scaled(decay.statistics) + later.statistics,
+            self.scales.scaled(decay.past, decay.recent) + later.scales,
+            self.decay * decay,
+            max(self.rank, later.rank),
+            self.loss + later.loss,
+            _add_biases(self.biases, later.biases, decay.biases),
+            self.demand + later.demand,
+            self.demand_weight + later.demand_weight,
+            decay.statistics * self.pressure + later.pressure,
+        )
+
+
+def _add_biases(before: BiasModel | None, later: BiasModel | None, decay: float) -> BiasModel | None:
+    if before is None and later is None:
+        return None
+    if before is None or later is None:
+        raise ValueError("a contribution with biases and one without biases cannot be added")
+    return before.scaled(decay) + later
+
+
+def accumulate(state: State, added: Contribution) -> State:
+    """Return the state with a contribution added to its sums; the basis stays as it is."""
     counted = replace(state, n_samples=state.n_samples + added.n_samples, n_steps=state.n_steps + 1)
     if not added.n_full:
         return counted
-    fades, biases = added.fades, state.biases
-    if biases is not None and added.biases is not None:
-        biases = biases.scaled(fades.biases) + added.biases
+    decay = added.decay
     return replace(
         counted,
-        statistics=state.statistics.scaled(fades.statistics) + added.statistics,
-        scales=state.scales.scaled(fades.past, fades.recent) + added.scales,
+        statistics=state.statistics.scaled(decay.statistics) + added.statistics,
+        scales=state.scales.scaled(decay.past, decay.recent) + added.scales,
         time=state.time + added.n_full,
-        biases=biases,
+        biases=_add_biases(state.biases, added.biases, decay.biases),
     )
 
 
-def decay(then: ArrayLike, now: int, forgetting: float, half_life: float | None) -> Array:
-    """Return what remains at time ``now`` of the weight that samples had at time ``then``."""
-    fade = (np.asarray(then) / now) ** forgetting
-    return fade if half_life is None else fade * 0.5 ** ((now - np.asarray(then)) / half_life)
+def remaining_weight(then: ArrayLike, now: int, forgetting: float, half_life: float | None) -> Array:
+    """Return the share that remains at time ``now`` of the weight that samples had at time ``then``.
+
+    A sample seen at time t has the weight ``t ** forgetting``, and loses half of it every ``half_life``
+    samples.
+    """
+    share = (np.asarray(then) / now) ** forgetting
+    return share if half_life is None else share * 0.5 ** ((now - np.asarray(then)) / half_life)
 
 
 def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:
-    """Return g_t(L) of Eq. (3.1), at the state's own basis unless another is given."""
+    """Return the surrogate g_t(L) of Eq. (3.1), at the state's own basis unless another is given."""
     L64 = (state.L if L is None else L).astype(np.float64, copy=False)
     seen = state.statistics
     if not seen.weight:
         return 0.0
     fit = seen.quadratic(L64) - float(np.vdot(L64, seen.B))
     return (fit + seen.loss + norm.basis_value(L64)) / seen.weight
-
-
-def split_missing(Z: Array) -> tuple[Array, Mask | None]:
-    """Return Z with zeros for NaN, and where it was observed; no mask if it was everywhere."""
-    missing = np.isnan(Z)
-    if not missing.any():
-        return Z, None
-    return np.where(missing, Z.dtype.type(0), Z), ~missing

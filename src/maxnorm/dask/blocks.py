@@ -156,9 +156,13 @@ class Output:
     width: int = 1
     is_matrix: bool = True
 
+    def with_dtype(self, dtype: Any) -> Output:
+        """Return the same output with a given precision."""
+        return replace(self, dtype=dtype)
+
     @property
     def empty(self) -> Any:
-        """What it is for no samples, vectors as columns."""
+        """The result for no samples, vectors as columns."""
         return np.empty((0, self.width), dtype=self.dtype)
 
 

@@ -1,126 +1,123 @@
-"""The scikit-learn estimators."""
+"""The estimators that decompose samples: thin classes around one implementation with a choice of norm."""
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from maxnorm.core import defaults as auto
 from maxnorm.core.noise import Noise
-from maxnorm.core.norms import MaxNorm, NuclearNorm
-from maxnorm.core.state import State
-from maxnorm.core.statistics import Contribution
-from maxnorm.estimators._base import (
-    Decomposition,
-    OnlineDecomposition,
-    OnlineFactorisation,
-    RandomState,
-)
-from maxnorm.estimators.validation import invalid
-
-__all__ = ["Decomposition", "MaxNormDecomposition", "OnlineRobustPCA"]
+from maxnorm.core.norms import BasisUpdate, FactorNorm
+from maxnorm.estimators._base import OnlineDecomposition, RandomState
 
 
-class MaxNormRules(OnlineFactorisation):
-    """Estimators with the max-norm: the norm, the size of its basis, and the choice of the update."""
+class MaxNormDecomposition(OnlineDecomposition):
+    """Robust low-rank decomposition of a stream of samples, regularised by the max-norm.
 
-    basis: Literal["exact", "bcd"]
-
-    def _norm(self, state: State) -> MaxNorm:
-        lambda1 = auto.max_norm_lambda1(state) if self.lambda1 == "auto" else float(self.lambda1)
-        return MaxNorm(lambda1, self.basis)
-
-    def _basis_size(self, state: State) -> float:
-        return auto.unit(state)
-
-    def _settled(self, state: State, added: Contribution) -> State:
-        return auto.revived(auto.regauged(state, added), added.rank) if self.basis == "exact" else state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if not isinstance(self.basis, str) or self.basis not in ("exact", "bcd"):
-            raise invalid(type(self).__name__, "basis", self.basis, "'exact' or 'bcd'")
-
-
-class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
-    """Robust low-rank decomposition of a stream of samples, regularised by the max-norm (OMRMD).
-
-    Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``. The model is that of ::
+    Each sample is split as ``z = L r + e + residual`` with ``norm(r) <= 1``: a combination of a few
+    components, gross errors, and a small residual. The model minimises ::
 
         sum_i 1/2 |z_i - L r_i - e_i|^2 + lambda2 h(e_i)  +  lambda1 / 2 * max_j |row j of L|^2
 
-    with samples weighted by how lately they came and how far they are believed. It is learnt in one pass
-    and in memory O(n_features x n_components), however many samples there are. With the default noise this
-    is robust PCA: entries of a sample, even half of them, may be grossly wrong. NaN means missing,
-    everywhere. There is no centring: data with a mean spend a component on it.
+    with samples weighted by recency and reliability. It is learnt in one pass and in memory
+    O(n_features x n_components), however many samples there are. With the default noise this is robust PCA:
+    up to half of the entries of a sample may be grossly wrong. NaN marks missing entries. The algorithm is
+    OMRMD, online max-norm regularised matrix decomposition [1]_.
 
     Parameters
     ----------
-    n_components : int, "auto" or None
-        Rank of the low-rank part, or a bound on it. "auto" chooses by entries that are held out of the first
-        samples. None takes 10, or half the features if fewer than 20.
-    noise : {"capped", "l1", "l21", "squared", "none"} or Noise
-        What is unusual in the data: single entries ("capped" rejects them, "l1" limits their pull and is the
-        paper's), whole samples ("l21"), nothing ("squared", "none"), or any object with the methods of
-        :class:`maxnorm.core.noise.Noise`.
-    lambda1 : float or "auto"
-        Weight of the max-norm. "auto" is ``1 / sqrt(n_features)``; it has no unit.
-    lambda2 : float or "auto"
-        Weight of the noise, in units of the data: errors much smaller than this are left in the
-        residual. "auto" follows robust scales of the data and of the residual. For "capped" it is the least
-        threshold; that of a sample is larger if it is fitted badly.
-    batch_size : int or "auto"
-        Samples between two updates of the basis. "auto" begins with two fifths of the components, at least
-        10, and grows to a tenth of the samples seen, more slowly while there is much to learn.
-    forgetting : float or "auto"
-        A sample seen at time t counts as ``t ** forgetting``: 0 never forgets, 10 remembers the last
-        tenth. "auto" forgets fast while the basis improves and little afterwards.
-    half_life : float or None
-        For streams that drift: samples lose half their weight over this many samples.
-    basis : {"exact", "bcd"}
-        "exact" minimises over the basis; "bcd" is Algorithm 4 of the paper as printed, which may diverge
-        and then raises :class:`maxnorm.core.norms.DivergenceError`.
-    max_iter : int or "auto"
-        Sweeps of the solver for a sample. "auto" spends few while learning from a poor basis, and up to
-        1000 in ``transform``.
-    tol : float
-        Relative accuracy (KKT residual) to which coefficients are solved.
-    n_epochs : int
-        Passes of ``fit`` over the data.
-    init : "random" or array of shape (n_components, n_features)
-        First basis. A random one is orthonormal, brought to the size of the data.
-    random_state : int, RandomState or None
-        Seed of the random first basis.
+    n_components : int, "auto" or None, default=None
+        Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
+        the error on entries that are held out of the first samples. None means 10, or half the number of
+        features
+        if there are fewer than 20. Data are not centred: with a non-zero mean, add one to n_components.
+    norm : {"max", "nuclear"} or FactorNorm, default="max"
+        Norm of the low-rank part: the max-norm, the nuclear norm of :class:`OnlineRobustPCA`, or an
+        instance of a subclass of :class:`maxnorm.core.norms.FactorNorm`.
+    noise : {"capped", "l1", "l21", "squared", "none"} or Noise, default="capped"
+        What is unusual in the data. "capped" and "l1" find gross errors in single entries: "capped" rejects
+        them, "l1" limits their influence and is the paper's choice. "l21" finds samples that are entirely
+        wrong. "squared" and "none" assume dense noise only. An object with the methods of
+        :class:`maxnorm.core.noise.Noise` is a noise model of one's own.
+    lambda1 : float or "auto", default="auto"
+        Weight of the norm. For the max-norm, "auto" is ``1 / sqrt(n_features)``, which has no unit.
+    lambda2 : float or "auto", default="auto"
+        Weight of the noise, in units of the data: errors that are much smaller remain in the residual. "auto"
+        follows robust scales of the data and of the residual. For "capped" it is the least threshold; samples
+        that are fitted badly have larger ones.
+    batch_size : int or "auto", default="auto"
+        Number of samples between two updates of the basis. "auto" starts with two fifths of the number of
+        components, at least 10, and grows to a tenth of the samples seen, more slowly while the model still
+        improves.
+    forgetting : float or "auto", default="auto"
+        The sample seen at time t has the weight ``t ** forgetting``: with 0 all samples have the same weight,
+        with 10 the last tenth of them counts most. "auto" forgets fast while the residual is falling and
+        slowly afterwards.
+    half_life : float or None, default=None
+        Number of samples after which the weight of a sample has halved, for streams that drift. None means
+        that samples lose weight only by ``forgetting``.
+    basis_update : {"exact", "bcd"}, default="exact"
+        "exact" minimises the surrogate over the basis. "bcd" is Algorithm 4 of the paper as printed, which
+        may diverge and then raises :class:`maxnorm.core.norms.DivergenceError`.
+    max_iter : int or "auto", default="auto"
+        Largest number of sweeps of the solver per sample. "auto" makes few while it learns from a poor basis,
+        and up to 1000 in ``transform``.
+    tol : float, default=1e-6
+        Relative accuracy of the coefficients, as a KKT residual.
+    n_epochs : int, default=1
+        Number of passes of ``fit`` over the data.
+    init : "random" or array-like of shape (n_components, n_features), default="random"
+        First basis. A random basis is orthonormal and is scaled to the data.
+    random_state : int, RandomState or None, default=None
+        Seed of the random first basis. Pass an int for results that can be repeated.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector a row.
-    selection_ : dict
-        Ranks that were tried for "auto", and their errors.
+        The basis, one vector per row; read-only.
+    n_components_ : int
+        Number of components.
     n_samples_seen_ : int
-        Samples learnt from.
-    lambda1_, lambda2_ : float
-        Weights in use, given or found.
+        Number of samples learnt from, each counted once per pass.
+    n_iter_ : int
+        Number of updates of the basis.
+    lambda1_ : float
+        Weight of the norm in use, given or following the data.
+    lambda2_ : float
+        Weight of the noise in use, given or following the data.
     objective_ : float
-        Average cost of the samples learnt from, as remembered.
-    state_ : maxnorm.learner.State
-        All that is carried from batch to batch.
+        Weighted mean cost of the samples learnt from, the surrogate of Eq. (3.1).
+    selection_ : dict of lists
+        What was tried for "auto", with the error on held-out entries.
+    state_ : maxnorm.core.state.State
+        Everything that is carried from batch to batch; its arrays are read-only.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of str
+        Names of the features, if the data have names.
+
+    See Also
+    --------
+    OnlineRobustPCA : The same with the nuclear norm.
+    MaxNormCompletion : Fills missing entries, of which there may be many.
+    PrincipalComponentPursuit : Batch robust PCA, for data that fit in memory.
+    sklearn.decomposition.PCA : The better choice for complete data without gross errors.
 
     Notes
     -----
-    A batch of b samples costs O(b p d) a sweep and O(p d^2 + d^3) for the basis, for p features and d
+    A batch of b samples costs O(b p d) per sweep and O(p d^2 + d^3) for the basis, for p features and d
     components. Multiplying the data by c multiplies the low-rank part by c.
 
     References
     ----------
-    J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization. Machine Learning
-    106, 2017.
+    .. [1] J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization. Machine
+    Learning
+       106, 2017.
 
     Examples
     --------
+    A fifth of the entries of low-rank data are grossly wrong. The subspace is recovered all the same:
+
     >>> from maxnorm import MaxNormDecomposition
     >>> from maxnorm.datasets import make_corrupted_low_rank
     >>> from maxnorm.metrics import expressed_variance
@@ -128,19 +125,26 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
     >>> model = MaxNormDecomposition(n_components=5, random_state=0).fit(data.X)
     >>> expressed_variance(data.basis, model.components_.T) > 0.99
     True
+
+    The errors are found where they are, and the clean data are in ``low_rank``:
+
+    >>> parts = model.decompose(data.X)
+    >>> bool(((abs(parts.noise) > 10) == (abs(data.noise) > 10)).mean() > 0.99)
+    True
     """
 
     def __init__(
         self,
         n_components: int | Literal["auto"] | None = None,
         *,
+        norm: str | FactorNorm = "max",
         noise: str | Noise = "capped",
         lambda1: float | Literal["auto"] = "auto",
         lambda2: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         forgetting: float | Literal["auto"] = "auto",
         half_life: float | None = None,
-        basis: Literal["exact", "bcd"] = "exact",
+        basis_update: BasisUpdate = "exact",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
         n_epochs: int = 1,
@@ -148,13 +152,14 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
         random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
+        self.norm = norm
         self.noise = noise
         self.lambda1 = lambda1
         self.lambda2 = lambda2
         self.batch_size = batch_size
         self.forgetting = forgetting
         self.half_life = half_life
-        self.basis = basis
+        self.basis_update = basis_update
         self.max_iter = max_iter
         self.tol = tol
         self.n_epochs = n_epochs
@@ -163,53 +168,103 @@ class MaxNormDecomposition(MaxNormRules, OnlineDecomposition):
 
 
 class OnlineRobustPCA(OnlineDecomposition):
-    """Robust PCA of a stream, regularised by the nuclear norm (OR-PCA).
+    """Robust PCA of a stream of samples, regularised by the nuclear norm.
 
-    The established method beside :class:`MaxNormDecomposition`, with the same solver, defaults and
-    manners. Coefficients pay ``lambda1 / 2 |r|^2`` each, and the basis ``lambda1 / 2 |L|_F^2``, which
-    together make the nuclear norm.
+    This is :class:`MaxNormDecomposition` with ``norm="nuclear"``, the established method beside it. A sample
+    is split as ``z = L r + e + residual``. Its coefficients cost ``lambda1 / 2 |r|^2`` and the basis costs
+    ``lambda1 / 2 |L|_F^2``, which together amount to the nuclear norm. The algorithm is OR-PCA, online robust
+    PCA [1]_, with the solver and the defaults of this library.
 
     Parameters
     ----------
-    n_components : int, "auto" or None
-        Rank of the low-rank part, or a bound on it. "auto" chooses by entries that are held out of the first
-        samples. None takes 10, or half the features if fewer than 20.
-    noise : {"capped", "l1", "l21", "squared", "none"} or Noise
-        What is unusual in the data: single entries, whole samples, or nothing.
-    lambda1 : float or "auto"
-        Weight of the nuclear norm, in units of the data.
-    lambda2 : float or "auto"
-        Weight of the noise, in units of the data.
-    batch_size, forgetting, half_life, max_iter, tol, n_epochs, init, random_state
-        As in :class:`MaxNormDecomposition`.
+    n_components : int, "auto" or None, default=None
+        Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
+        the error on entries that are held out of the first samples. None means 10, or half the number of
+        features
+        if there are fewer than 20. Data are not centred: with a non-zero mean, add one to n_components.
+    noise : {"capped", "l1", "l21", "squared", "none"} or Noise, default="capped"
+        What is unusual in the data. "capped" and "l1" find gross errors in single entries: "capped" rejects
+        them, "l1" limits their influence and is the paper's choice. "l21" finds samples that are entirely
+        wrong. "squared" and "none" assume dense noise only. An object with the methods of
+        :class:`maxnorm.core.noise.Noise` is a noise model of one's own.
+    lambda1 : float or "auto", default="auto"
+        Weight of the nuclear norm, in units of the data. "auto" follows robust scales of the data.
+    lambda2 : float or "auto", default="auto"
+        Weight of the noise, in units of the data: errors that are much smaller remain in the residual. "auto"
+        follows robust scales of the data and of the residual. For "capped" it is the least threshold; samples
+        that are fitted badly have larger ones.
+    batch_size : int or "auto", default="auto"
+        Number of samples between two updates of the basis. "auto" starts with two fifths of the number of
+        components, at least 10, and grows to a tenth of the samples seen, more slowly while the model still
+        improves.
+    forgetting : float or "auto", default="auto"
+        The sample seen at time t has the weight ``t ** forgetting``: with 0 all samples have the same weight,
+        with 10 the last tenth of them counts most. "auto" forgets fast while the residual is falling and
+        slowly afterwards.
+    half_life : float or None, default=None
+        Number of samples after which the weight of a sample has halved, for streams that drift. None means
+        that samples lose weight only by ``forgetting``.
+    max_iter : int or "auto", default="auto"
+        Largest number of sweeps of the solver per sample. "auto" makes few while it learns from a poor basis,
+        and up to 1000 in ``transform``.
+    tol : float, default=1e-6
+        Relative accuracy of the coefficients, as a KKT residual.
+    n_epochs : int, default=1
+        Number of passes of ``fit`` over the data.
+    init : "random" or array-like of shape (n_components, n_features), default="random"
+        First basis. A random basis is orthonormal and is scaled to the data.
+    random_state : int, RandomState or None, default=None
+        Seed of the random first basis. Pass an int for results that can be repeated.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector a row.
-    selection_ : dict
-        Ranks that were tried for "auto", and their errors.
+        The basis, one vector per row; read-only.
+    n_components_ : int
+        Number of components.
     n_samples_seen_ : int
-        Samples learnt from.
-    lambda1_, lambda2_ : float
-        Weights in use, given or found.
+        Number of samples learnt from, each counted once per pass.
+    n_iter_ : int
+        Number of updates of the basis.
+    lambda1_ : float
+        Weight of the norm in use, given or following the data.
+    lambda2_ : float
+        Weight of the noise in use, given or following the data.
     objective_ : float
-        Average cost of the samples learnt from, as remembered.
-    state_ : maxnorm.learner.State
-        All that is carried from batch to batch.
+        Weighted mean cost of the samples learnt from, the surrogate of Eq. (3.1).
+    selection_ : dict of lists
+        What was tried for "auto", with the error on held-out entries.
+    state_ : maxnorm.core.state.State
+        Everything that is carried from batch to batch; its arrays are read-only.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of str
+        Names of the features, if the data have names.
+
+    See Also
+    --------
+    MaxNormDecomposition : The same with the max-norm, which bounds the coefficients of every sample.
+    PrincipalComponentPursuit : Batch robust PCA, for data that fit in memory.
 
     References
     ----------
-    J. Feng, H. Xu, S. Yan. Online robust PCA via stochastic optimization. NIPS 2013.
+    .. [1] J. Feng, H. Xu, S. Yan. Online robust PCA via stochastic optimization. NIPS 2013.
 
     Examples
     --------
+    Learn from a stream in pieces of any length, and use the coefficients as features:
+
     >>> from maxnorm import OnlineRobustPCA
     >>> from maxnorm.datasets import make_corrupted_low_rank
     >>> data = make_corrupted_low_rank(500, 60, 3, random_state=0)
-    >>> OnlineRobustPCA(n_components=3, random_state=0).fit_transform(data.X).shape
-    (500, 3)
+    >>> model = OnlineRobustPCA(n_components=3, random_state=0)
+    >>> for start in range(0, 500, 50):
+    ...     model = model.partial_fit(data.X[start : start + 50])
+    >>> model.n_samples_seen_, model.transform(data.X).shape
+    (500, (500, 3))
     """
+
+    norm = "nuclear"
 
     def __init__(
         self,
@@ -239,12 +294,3 @@ class OnlineRobustPCA(OnlineDecomposition):
         self.n_epochs = n_epochs
         self.init = init
         self.random_state = random_state
-
-    def _norm(self, state: State) -> NuclearNorm:
-        if self.lambda1 == "auto":
-            return NuclearNorm(auto.nuclear_lambda1(state))
-        return NuclearNorm(float(self.lambda1))
-
-    def _basis_size(self, state: State) -> float:
-        # Basis and coefficients share the size of the data between them.
-        return math.sqrt(auto.unit(state))

@@ -18,10 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm.core.state import split_missing
+from maxnorm.core.batch import Batch
 from maxnorm.core.types import Array, Mask
-from maxnorm.estimators._base import BLOCK_ENTRIES, CoefficientsMixin, Decomposition, SavedMixin
-from maxnorm.estimators.validation import all_or_nothing, invalid, is_number, validated
+from maxnorm.estimators._base import CoefficientsMixin, Decomposition, SavedMixin
+from maxnorm.estimators.validation import Number, all_or_nothing, check_number, validate_array
+from maxnorm.learner import APPLY_ENTRIES
 
 CACHED_ENTRIES = 30_000
 """Entries of each array that are processed at a time, so that all arrays involved fit in the cache."""
@@ -423,12 +424,12 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         """
         with all_or_nothing(self):
             self._check_parameters()
-            self._split(validated(self, X, reset=True).astype(np.float64, copy=False))
+            self._split(validate_array(self, X, reset=True).astype(np.dtype(np.float64)))
         return self
 
-    def _split(self, X: Array) -> None:
+    def _split(self, samples: Batch) -> None:
         """Set the fitted attributes from validated samples in double precision."""
-        Z, observed = split_missing(X)
+        Z, observed = samples.dense()
         lambda2 = max(Z.shape) ** -0.5 if self.lambda2 == "auto" else float(self.lambda2)
 
         sigma: Array = np.zeros(0)
@@ -504,16 +505,16 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
             np.matmul(M @ V, V.T, out=out)
 
         parts = []
-        X = validated(self, X, reset=False)
-        for rows in gen_batches(len(X), max(1, BLOCK_ENTRIES // X.shape[1])):
-            Z, observed = split_missing(X[rows].astype(np.float64, copy=False))
+        samples = validate_array(self, X, reset=False)
+        for rows in gen_batches(len(samples), max(1, APPLY_ENTRIES // samples.shape[1])):
+            Z, observed = samples[rows].astype(np.dtype(np.float64)).dense()
             found = pursue(Z, observed, step, 1.0, self.tol, self.max_iter, by_row=True)
             residual = Z - found.low_rank - found.noise
             noise = found.noise
             if observed is not None:
                 noise, residual = noise * observed, residual * observed
             floats = (found.low_rank, noise, residual, found.low_rank @ V)
-            parts.append((*(part.astype(X.dtype, copy=False) for part in floats), found.converged))
+            parts.append((*(part.astype(samples.dtype, copy=False) for part in floats), found.converged))
         whole = Decomposition(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         if not whole.converged.all():
             self._warn_of_max_iter("decompose", 3)
@@ -547,13 +548,9 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         return len(self.components_)
 
     def _check_parameters(self) -> None:
-        name = type(self).__name__
-        if self.lambda2 != "auto" and not is_number(self.lambda2, Real, 0, above=True):
-            raise invalid(name, "lambda2", self.lambda2, "a finite number above 0", "auto")
-        if not is_number(self.tol, Real, 0, above=True):
-            raise invalid(name, "tol", self.tol, "a finite number above 0")
-        if not is_number(self.max_iter, Integral, 1):
-            raise invalid(name, "max_iter", self.max_iter, "an integer of at least 1")
+        check_number(self, "lambda2", Number(Real, excluded=True, alternatives=("auto",)))
+        check_number(self, "tol", Number(Real, excluded=True))
+        check_number(self, "max_iter", Number(Integral, 1))
 
     def _warn_of_max_iter(self, method: str, stacklevel: int) -> None:
         warnings.warn(

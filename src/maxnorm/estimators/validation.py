@@ -1,10 +1,12 @@
-"""Validation of data and parameters, with errors that say what is wrong and what would be right."""
+"""Validation of data and parameters, where they enter the library."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from maxnorm.core.types import Array
-from maxnorm.streams.stream import Stream
+from maxnorm.core.batch import Batch
+
+PRECISIONS = [np.float64, np.float32]
 
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Leave everything as it was if anything fails: a model that meets bad input is still a model."""
+    """Restore the attributes of an estimator if an error is raised: bad input must not spoil a model."""
     before = dict(estimator.__dict__)
     try:
         yield
@@ -29,47 +32,86 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-def validated(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
-    """Return X as a C-contiguous array of floats without infinities, or say what is wrong with it."""
-    if isinstance(X, Stream):  # for methods that need all samples at once
-        X = np.concatenate(list(X))
+# -- data ---------------------------------------------------------------------------------------------
+
+
+def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
+    """Return an array-like or data frame as a batch of floats without infinities.
+
+    With ``reset``, the estimator takes over the number and the names of the features; without it, they are
+    compared with those it has learnt.
+    """
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-    if reset or not _is_as_before(estimator, X):
-        with numbers_only():
-            X = validate_data(
-                estimator, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C"
-            )
-    return within_range(np.asarray(X))
+    if reset or not _needs_no_conversion(estimator, X):
+        with _advice_on_text():
+            X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
+    return check_range(Batch(np.asarray(X)))
 
 
-def validated_batch(
-    estimator: BaseEstimator, batch: Any, stream: Stream, *, reset: bool, unstored: float | None, row: int
-) -> Any:
-    """Return the same for a batch of a stream, which has its names from there and begins at some row."""
-    if sp.issparse(batch):
-        batch = _entries(batch, row) if unstored is None else sp.csr_array(batch).toarray()
-    if reset and isinstance(batch, sp.csr_array):
-        estimator.n_features_in_ = batch.shape[1]
-        estimator.__dict__.pop("feature_names_in_", None)
-    if reset:
-        batch = batch if isinstance(batch, sp.csr_array) else validated(estimator, batch, reset=True)
-        if stream.names is not None:
-            estimator.feature_names_in_ = np.array(stream.names, dtype=object)
-        return batch
-    check_features(estimator, stream.names, batch.shape[1], stream.title)
-    if isinstance(batch, sp.csr_array):
-        return batch
-    with numbers_only():
-        Z = check_array(
-            batch, dtype=[np.float64, np.float32], ensure_all_finite=False, order="C", input_name="X"
+@dataclass(frozen=True)
+class BatchReader:
+    """Converts the raw batches of a stream or of Dask blocks, on whatever machine they are."""
+
+    keeps_sparse: bool  #: whether sparse matrices store the observed entries; otherwise the rest is zero
+
+    def __call__(self, raw: Any, first_row: int) -> Batch:
+        """Return a raw batch as a batch of floats; error messages count rows from ``first_row``."""
+        if sp.issparse(raw) and self.keeps_sparse:
+            return Batch(_observed_entries(raw, first_row))
+        if sp.issparse(raw):
+            raw = sp.csr_array(raw).toarray()
+        with _advice_on_text():
+            Z = check_array(raw, dtype=PRECISIONS, ensure_all_finite=False, order="C", input_name="X")
+        return check_range(Batch(Z), first_row)
+
+
+def set_features(estimator: BaseEstimator, names: Sequence[str] | None, n_features: int) -> None:
+    """Store the number and the names of the features that an estimator learns from."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def check_features(
+    estimator: BaseEstimator, names: Sequence[str] | None, n_features: int, title: str
+) -> None:
+    """Raise an error if the features of a source are not those that the estimator has learnt."""
+    name, known = type(estimator).__name__, getattr(estimator, "feature_names_in_", None)
+    if known is not None and names is not None and list(known) != list(names):
+        pair = next(((a, b) for a, b in zip(known, names, strict=False) if a != b), None)
+        first = "" if pair is None else f"; the first difference is {pair[1]!r} in place of {pair[0]!r}"
+        raise ValueError(f"{title}: the feature names are not those that {name} was fitted on{first}")
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"{title}: has {n_features} features, but {name} is expecting {estimator.n_features_in_} "
+            "features as input"
         )
-    return within_range(Z, row)
+
+
+def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:
+    """Return a batch in the precision of the model, or say which entry is too large for it."""
+    if batch.is_sparse or batch.dtype == dtype:
+        return batch
+    with np.errstate(over="ignore"):
+        return check_range(batch.astype(dtype), first_row)
+
+
+def check_range(batch: Batch, first_row: int = 0) -> Batch:
+    """Return a dense batch whose squares can be summed, or say which entry is too large."""
+    Z = batch.values
+    limit = _largest_entry(Z.dtype, Z.shape[1])
+    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
+    if largest <= limit or np.isnan(largest):  # NaN if every entry is
+        return batch
+    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
+    raise _too_large(Z[row, column], first_row + row, column)
 
 
 @contextmanager
-def numbers_only() -> Iterator[None]:
-    """Say what to do about text."""
+def _advice_on_text() -> Iterator[None]:
+    """Add a remedy to the error about text in the data."""
     try:
         yield
     except ValueError as error:
@@ -78,67 +120,31 @@ def numbers_only() -> Iterator[None]:
         raise
 
 
-def check_features(
-    estimator: BaseEstimator, names: Sequence[str] | None, n_features: int, title: str
-) -> None:
-    """Say in what way features are not those that the estimator has learnt, if they are not."""
-    known = getattr(estimator, "feature_names_in_", None)
-    if known is not None and names is not None and list(known) != list(names):
-        pair = next(((a, b) for a, b in zip(known, names, strict=False) if a != b), None)
-        first = "" if pair is None else f", first {pair[1]!r} in place of {pair[0]!r}"
+def _observed_entries(raw: Any, first_row: int) -> sp.csr_array:
+    """Return the stored entries of a sparse matrix that are not NaN, duplicates averaged."""
+    if raw.shape[1] == 0:
         raise ValueError(
-            f"{title}: its features are not those that {type(estimator).__name__} has learnt{first}"
+            f"Found array with 0 feature(s) (shape={raw.shape}) while a minimum of 1 is required."
         )
-    if n_features != estimator.n_features_in_:
-        raise ValueError(
-            f"{title}: has {n_features} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
-
-
-def in_precision(Z: Any, dtype: np.dtype[Any], row: int) -> Any:
-    """Return rows that begin at some row in the precision of the model; sparse ones keep theirs."""
-    if Z.dtype == dtype or sp.issparse(Z):
-        return Z
-    with np.errstate(over="ignore"):
-        return within_range(Z.astype(dtype), row)
-
-
-def _entries(batch: Any, first_row: int) -> sp.csr_array:
-    """Return what a sparse batch stores and is not NaN; of what is stored twice, the mean."""
-    if batch.shape[1] == 0:
-        raise ValueError(
-            f"Found array with 0 feature(s) (shape={batch.shape}) while a minimum of 1 is required."
-        )
-    if batch.dtype.kind not in "fiub":
-        raise ValueError(f"X must be numeric and real, not {batch.dtype}")
-    entries = batch.tocoo()
+    if raw.dtype.kind not in "fiub":
+        raise ValueError(f"X must be numeric and real, not {raw.dtype}")
+    entries = raw.tocoo()
     rows, columns, values = entries.row, entries.col, entries.data.astype(np.float64)
     known = ~np.isnan(values)
     if not known.all():
         rows, columns, values = rows[known], columns[known], values[known]
-    limit = _largest(np.dtype(np.float64), entries.shape[1])
+    limit = _largest_entry(np.dtype(np.float64), entries.shape[1])
     if not np.all(np.abs(values) <= limit):
         i = int(np.flatnonzero(~(np.abs(values) <= limit))[0])
         raise _too_large(values[i], first_row + int(rows[i]), int(columns[i]))
-    tidy = sp.csr_array((values, (rows, columns)), shape=entries.shape)
-    if tidy.nnz < len(values):  # some were added up
-        tidy.data /= sp.csr_array((np.ones(len(values)), (rows, columns)), shape=entries.shape).data
-    return tidy
+    summed = sp.csr_array((values, (rows, columns)), shape=entries.shape)
+    if summed.nnz < len(values):
+        summed.data /= sp.csr_array((np.ones(len(values)), (rows, columns)), shape=entries.shape).data
+    return summed
 
 
-def within_range(Z: Array, first_row: int = 0) -> Array:
-    """Return Z if the squares of its entries can be added up, or say which entry is in the way."""
-    limit = _largest(Z.dtype, Z.shape[1])
-    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
-    if largest <= limit or np.isnan(largest):  # nothing but NaN
-        return Z
-    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
-    raise _too_large(Z[row, column], first_row + row, column)
-
-
-def _largest(dtype: np.dtype[Any], n_features: int) -> float:
-    """Return the largest entry of which a row has squares that can be added up."""
+def _largest_entry(dtype: np.dtype[Any], n_features: int) -> float:
+    """Return the largest entry for which the sum of the squares of a row does not overflow."""
     return 0.1 * float(np.finfo(dtype).max) ** 0.5 / float(n_features) ** 0.5
 
 
@@ -150,11 +156,14 @@ def _too_large(value: Any, row: int, column: int) -> ValueError:
     )
 
 
-def _is_as_before(estimator: BaseEstimator, X: Any) -> bool:
-    """Whether X is an array such as validation would return; it takes longer than learning from a row."""
+def _needs_no_conversion(estimator: BaseEstimator, X: Any) -> bool:
+    """Return whether X is an array as validation would return it.
+
+    Validation by scikit-learn takes longer than learning from a single row.
+    """
     return (
         type(X) is np.ndarray
-        and X.dtype.type in (np.float64, np.float32)
+        and X.dtype.type in PRECISIONS
         and X.dtype.isnative
         and X.ndim == 2
         and X.shape[0] > 0
@@ -164,22 +173,75 @@ def _is_as_before(estimator: BaseEstimator, X: Any) -> bool:
     )
 
 
-def is_number(value: object, kind: type, least: int, *, above: bool = False) -> bool:
-    """Whether a value is a finite number of a kind, and not less than it may be."""
-    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
-        return False
-    number = float(value)  # type: ignore[arg-type]
-    return math.isfinite(number) and (number > least if above else number >= least)
+# -- parameters ---------------------------------------------------------------------------------------
 
 
-def is_alternative(value: object, alternative: object) -> bool:
-    """Whether a value is what may stand in place of a number: None, or a word."""
-    return value is None if alternative is None else isinstance(value, str) and value == alternative
+@dataclass(frozen=True)
+class Number:
+    """The finite numbers that a parameter may be, and the values that may stand in their place."""
+
+    kind: type  #: Integral or Real
+    least: int = 0
+    excluded: bool = False  #: whether ``least`` itself is excluded
+    alternatives: tuple[str | None, ...] = ()
+
+    def __str__(self) -> str:
+        number = "an integer" if self.kind is Integral else "a finite number"
+        bound = f"above {self.least}" if self.excluded else f"of at least {self.least}"
+        return either([f"{number} {bound}", *map(repr, self.alternatives)])
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value is such a number or one of the alternatives."""
+        if value is None or isinstance(value, str):
+            return value in self.alternatives
+        if not isinstance(value, self.kind) or isinstance(value, bool | np.bool_):
+            return False
+        number = float(value)  # type: ignore[arg-type]
+        return math.isfinite(number) and (number > self.least if self.excluded else number >= self.least)
 
 
-def invalid(
-    estimator: str, parameter: str, value: object, allowed: str, alternative: object = ...
-) -> ValueError:
-    """Return the error for a parameter: what it may be, and what it is."""
-    choice = "" if alternative is ... else f" or {alternative!r}"
-    return ValueError(f"{parameter} of {estimator} must be {allowed}{choice}, got {value!r}")
+def check_number(estimator: BaseEstimator, parameter: str, allowed: Number) -> None:
+    """Raise an error if a parameter of an estimator is not an allowed number."""
+    if not allowed.allows(getattr(estimator, parameter)):
+        raise invalid(estimator, parameter, str(allowed))
+
+
+def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[str]) -> None:
+    """Raise an error if a parameter of an estimator is not one of some words."""
+    value, choices = getattr(estimator, parameter), tuple(choices)
+    if not isinstance(value, str) or value not in choices:
+        raise invalid(estimator, parameter, either(list(map(repr, choices))))
+
+
+def check_plugin(
+    estimator: BaseEstimator, parameter: str, names: Iterable[str], kind: type, members: Sequence[str]
+) -> None:
+    """Raise an error if a parameter is neither a known name nor an object with all members of its kind."""
+    value = getattr(estimator, parameter)
+    if isinstance(value, str) and value in names:
+        return
+    missing = [member for member in members if not hasattr(value, member)]
+    if missing and len(missing) < len(members):
+        raise TypeError(
+            f"{parameter} of {type(estimator).__name__} is not compatible with {kind.__module__}."
+            f"{kind.__name__}: {type(value).__name__} must also implement {' and '.join(missing)}"
+        )
+    if missing or isinstance(value, type):
+        known = ", ".join(map(repr, names))
+        raise invalid(
+            estimator,
+            parameter,
+            f"one of {known}, or an instance with the members {', '.join(members)} of "
+            f"{kind.__module__}.{kind.__name__}",
+        )
+
+
+def invalid(estimator: BaseEstimator, parameter: str, allowed: str) -> ValueError:
+    """Return the error about a parameter: what it may be, and what it is."""
+    value = getattr(estimator, parameter)
+    return ValueError(f"{parameter} of {type(estimator).__name__} must be {allowed}, got {value!r}")
+
+
+def either(choices: list[str]) -> str:
+    """Return choices in words: ``a, b or c``."""
+    return " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)

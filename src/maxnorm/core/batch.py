@@ -1,0 +1,96 @@
+"""A batch of samples: the one form in which data travel through the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from maxnorm.core.types import Array, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Samples in rows, some of whose entries may be missing.
+
+    Data are converted to batches once, where they enter the library. A batch is stored densely or sparsely;
+    whoever uses it asks for the form that suits the computation and need not know how it is stored.
+    """
+
+    values: Any  #: a dense array with NaN for missing entries, or a CSR matrix that stores the observed ones
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and number of features."""
+        n, p = self.values.shape
+        return int(n), int(p)
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the entries."""
+        return np.dtype(self.values.dtype)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the observed entries are stored."""
+        return isinstance(self.values, csr_array)
+
+    @property
+    def n_observed(self) -> NDArray[np.intp]:
+        """Number of observed entries of each sample."""
+        if self.is_sparse:
+            return np.diff(self.values.indptr)
+        return np.count_nonzero(~np.isnan(self.values), axis=1)
+
+    def dense(self) -> tuple[Array, Mask | None]:
+        """Return an array with zeros for missing entries, and the mask of the observed entries.
+
+        The mask is None if every entry is observed.
+        """
+        if self.is_sparse:
+            Z, observed = np.zeros(self.shape, self.dtype), np.zeros(self.shape, np.bool_)
+            rows = np.repeat(np.arange(len(self)), self.n_observed)
+            Z[rows, self.values.indices] = self.values.data
+            observed[rows, self.values.indices] = True
+            return Z, None if observed.all() else observed
+        missing = np.isnan(self.values)
+        if not missing.any():
+            return self.values, None
+        return np.where(missing, self.dtype.type(0), self.values), ~missing
+
+    def entries(self) -> csr_array:
+        """Return the observed entries, zeros included, as a CSR matrix in double precision."""
+        if self.is_sparse:
+            return self.values
+        rows, columns = np.nonzero(~np.isnan(self.values))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self)))])
+        data = self.values[rows, columns].astype(np.float64)
+        return csr_array((data, columns, indptr), shape=self.shape)
+
+    def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> Batch:
+        """Return some of the samples."""
+        return Batch(self.values[rows])
+
+    def copy(self) -> Batch:
+        """Return a batch that shares no memory with this one."""
+        return Batch(self.values.copy())
+
+    def astype(self, dtype: np.dtype[Any]) -> Batch:
+        """Return the batch in another precision; sparse batches keep theirs, which is always double."""
+        return self if self.is_sparse or self.dtype == dtype else Batch(self.values.astype(dtype))
+
+    @staticmethod
+    def join(batches: Sequence[Batch]) -> Batch:
+        """Return the samples of several batches as one batch, which is sparse if any of them is."""
+        if len(batches) == 1:
+            return batches[0]
+        if any(batch.is_sparse for batch in batches):
+            return Batch(csr_array(vstack([batch.entries() for batch in batches])))
+        return Batch(np.concatenate([batch.values for batch in batches]))

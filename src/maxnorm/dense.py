@@ -1,0 +1,268 @@
+"""The learner of decompositions: samples as dense arrays, with a mask of the observed entries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from maxnorm import selection
+from maxnorm.core import defaults
+from maxnorm.core.basis import include_median, random_basis
+from maxnorm.core.batch import Batch
+from maxnorm.core.encoding import Encoding, encode
+from maxnorm.core.noise import NOISES, Noise, WeightingNoise, reading_noise
+from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
+from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
+from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.core.types import Array
+from maxnorm.learner import Learner
+
+SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
+Auto = Literal["auto"]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseSettings:
+    """What the settings of a :class:`DenseLearner` amount to for one batch."""
+
+    norm: FactorNorm
+    noise: Noise
+    forgetting: float = 0.0
+    half_life: float | None = None
+    tol: float = 1e-6
+    loose: float = 0.0  #: a step this small relative to the residual is also accepted
+    max_iter: int = 1000
+    missing_lambda2: float = 0.0
+    per_feature: bool = False  #: whether every feature has a Gram matrix of its own
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLearner(Learner):
+    """A learner of samples that are nearly complete, for any noise model and norm.
+
+    The attributes are those of :class:`maxnorm.MaxNormDecomposition`, which documents them. ``init`` is the
+    first basis with components in rows, or None for a random one; ``missing_lambda2`` is the 1/c of Eq.
+    (5.1).
+    """
+
+    n_components: int | Auto | None = None
+    norm: str | FactorNorm = "max"
+    noise: str | Noise = "capped"
+    lambda1: float | Auto = "auto"
+    lambda2: float | Auto = "auto"
+    batch_size: int | Auto = "auto"
+    forgetting: float | Auto = "auto"
+    half_life: float | None = None
+    basis_update: BasisUpdate = "exact"
+    max_iter: int | Auto = "auto"
+    tol: float = 1e-6
+    init: Array | None = None
+    missing_lambda2: float = 0.0
+
+    # -- the first basis ------------------------------------------------------------------------------
+
+    def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
+        given = self.n_components
+        rank = defaults.default_components(n_features) if given is None or given == "auto" else int(given)
+        return self.start_with_rank(rank, n_features, dtype, seed)
+
+    def start_with_rank(self, rank: int, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
+        """Return the first state with a given number of components."""
+        if self.init is None:
+            return State.start(random_basis(n_features, rank, seed, dtype))
+        init = self.init
+        expected = (len(init) if self.n_components in (None, "auto") else rank, n_features)
+        if init.shape != expected:
+            raise ValueError(
+                f"init must have shape (n_components, n_features) = {expected}, got {init.shape}; "
+                "pass the components_ of another model or init='random'"
+            )
+        return State.start(init.T.astype(dtype))
+
+    # -- how rows are cut into batches ----------------------------------------------------------------
+
+    def rows_needed(self, state: State) -> int:
+        return (
+            defaults.batch_size(state, self.half_life) if self.batch_size == "auto" else int(self.batch_size)
+        )
+
+    def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
+        if self.is_choosing_rank(state):
+            chosen = selection.choose_on_sample(
+                state, rows, last, lambda sample: selection.choose_rank(self.with_rank, state, sample)
+            )
+            if chosen is None:
+                return state, 0
+            state = chosen
+        size = self.rows_needed(state)
+        if len(rows) < size and not last:
+            return state, 0
+        return state, size if state.time else self.first_size(state, rows[:size], size)
+
+    def is_choosing_rank(self, state: State) -> bool:
+        """Return whether the number of components is yet to be chosen."""
+        chooses = self.n_components == "auto" and self.init is None
+        return chooses and not state.time and state.selection is None
+
+    def first_size(self, state: State, rows: Batch, size: int) -> int:
+        """Return the size of the first batch: small, unless its median is needed."""
+        if self.batch_size != "auto" or defaults.large_median(*rows.dense()) is not None:
+            return size
+        return defaults.least_batch(state.L.shape[1])
+
+    def with_rank(self, rank: int) -> DenseLearner:
+        """Return the same learner with a given number of components."""
+        return replace(self, n_components=rank)
+
+    # -- the three acts -------------------------------------------------------------------------------
+
+    def begin(self, state: State, batch: Batch | None) -> tuple[State, DenseSettings]:
+        known = state
+        if batch is not None and not state.scales.weight:  # all samples so far were zero
+            Z, observed = batch.dense()
+            median = defaults.large_median(Z, observed)
+            known = replace(state, scales=defaults.first_scales(Z, observed, median))
+            scale = self.norm_at(known).first_scale(known)
+            is_chosen = state.selection is not None and state.selection.weight is not None
+            if self.init is None and scale > 0.0 and not is_chosen:
+                state = replace(state, L=include_median(state.L, median) * state.L.dtype.type(scale))
+        return state, self.settings_at(known)
+
+    def settings_at(self, state: State) -> DenseSettings:
+        """Return the settings that follow from a state."""
+        noise = self.noise_at(state)
+        automatic = self.max_iter == "auto"
+        return DenseSettings(
+            norm=self.norm_at(state),
+            noise=noise,
+            forgetting=forgetting_at(self.forgetting, state, noise),
+            half_life=self.half_life,
+            tol=self.tol,
+            loose=defaults.SWEEPS.loose if automatic else 0.0,
+            max_iter=defaults.learning_sweeps(state.scales, noise) if automatic else int(self.max_iter),
+            missing_lambda2=self.missing_lambda2,
+            per_feature=state.statistics.per_feature,
+        )
+
+    def measure(self, batch: Batch, L: Array, settings: DenseSettings, time: int) -> Contribution:
+        return measure(batch, L, settings, time)[0]
+
+    def update(self, state: State, added: Contribution, settings: DenseSettings) -> State:
+        new = accumulate(state, added)
+        if added.n_full:
+            new = replace(new, L=settings.norm.update_basis(state.L, new.statistics))
+        return settings.norm.settle(new, added)
+
+    # -- applying what was learnt ---------------------------------------------------------------------
+
+    def encode(self, batch: Batch, state: State) -> Encoding:
+        Z, observed = batch.dense()
+        return encode(
+            Z,
+            state.L.astype(Z.dtype, copy=False),
+            observed,
+            norm=self.norm_at(state),
+            noise=reading_noise(self.noise_at(state)),
+            tol=self.tol,
+            max_iter=defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter),
+            missing_lambda2=self.missing_lambda2,
+        )
+
+    def noise_at(self, state: State) -> Noise:
+        """Return the noise model with the thresholds that it has in a state."""
+        if not isinstance(self.noise, str):
+            return self.noise
+        return NOISES[self.noise](state, None if self.lambda2 == "auto" else float(self.lambda2))
+
+    def norm_at(self, state: State) -> FactorNorm:
+        return norm_at(self.norm, self.lambda1, self.basis_update, state, state.statistics, state.L)
+
+    def rows_per_slice(self, batch: Batch, settings: DenseSettings) -> int:
+        return max(1, SLICE_ENTRIES // batch.shape[1])
+
+
+def norm_at(
+    norm: str | FactorNorm,
+    lambda1: float | Auto,
+    basis_update: BasisUpdate,
+    state: State,
+    statistics: SufficientStatistics,
+    L: Array,
+) -> FactorNorm:
+    """Return a norm with the weight that it has in a state.
+
+    A weight per observed entry that was chosen on held-out entries applies to the given statistics and basis.
+    """
+    if not isinstance(norm, str):
+        return norm
+    chosen = state.selection
+    if lambda1 == "auto" and chosen is not None and chosen.weight is not None:
+        L64 = L.astype(np.float64, copy=False)
+        return weighted_max_norm(statistics, L64, chosen.weight, chosen.prior, basis_update)
+    return NORMS[norm](state, None if lambda1 == "auto" else float(lambda1), basis_update)
+
+
+def forgetting_at(forgetting: float | Auto, state: State, noise: Noise) -> float:
+    """Return the power of t by which samples are weighted."""
+    return defaults.forgetting(state.scales, noise) if forgetting == "auto" else float(forgetting)
+
+
+def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:
+    """Encode a batch in the basis L; return its contribution and the encoding of its samples.
+
+    Samples of which all observed entries are zero, or none is observed, change nothing and are left out of
+    the encoding.
+    """
+    n_samples, (Z, observed) = len(batch), batch.dense()
+    full = np.any(Z, axis=1) if observed is None else np.any(Z * observed, axis=1)
+    if not full.all():
+        Z, observed = Z[full], None if observed is None else observed[full]
+    code = encode(
+        Z,
+        L,
+        observed,
+        norm=settings.norm,
+        noise=settings.noise,
+        tol=settings.tol,
+        loose=settings.loose,
+        max_iter=settings.max_iter,
+        missing_lambda2=settings.missing_lambda2,
+    )
+    if not len(Z):
+        nothing = SufficientStatistics.zeros(*L.shape, per_feature=settings.per_feature)
+        return Contribution(n_samples, 0, nothing, Scales(), Decay(), code.rank), code
+
+    now = time + len(Z)
+    weights = remaining_weight(np.arange(time + 1, now + 1), now, settings.forgetting, settings.half_life)
+    residual = code.residual + code.E
+    if isinstance(settings.noise, WeightingNoise):
+        weights = weights * settings.noise.sample_weight(residual)
+    scales = Scales.from_batch(Z, code.E, residual, observed)
+    targets = np.subtract(Z, code.E, out=residual)
+    if settings.per_feature:
+        there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
+        targets *= there
+        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, there)
+    else:
+        if observed is not None:  # missing entries count as the model predicts them
+            targets = code.R @ L.T + code.residual
+        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+    powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
+    decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))
+    demand = float(np.quantile(code.demand, 0.9))
+    contribution = Contribution(
+        n_samples,
+        len(Z),
+        statistics,
+        scales,
+        decay,
+        code.rank,
+        loss=float(code.loss.sum()),
+        demand=len(Z) * math.log(demand) if demand else 0.0,
+        demand_weight=float(len(Z)) if demand else 0.0,
+    )
+    return contribution, code
