@@ -14,10 +14,9 @@ import click
 from maxnorm.cli.errors import EXIT_INTERRUPTED
 from maxnorm.cli.options import DataOptions
 from maxnorm.cli.output import print_message
-from maxnorm.cli.progress import show_row_progress
+from maxnorm.cli.progress import RowProgress, show_row_progress
 
 if TYPE_CHECKING:
-    from maxnorm.cli.progress import RowProgress
     from maxnorm.streams import Stream
 
 
@@ -25,13 +24,13 @@ class ObjectiveSchedule(NamedTuple):
     """When the objective is evaluated during training.
 
     An evaluation costs about as much as learning from a batch, so the intervals grow with the number of
-    samples: the history of n samples has O(log n) values, equally spaced on a logarithmic axis.
+    samples: the history of a run over n samples has O(log n) values.
     """
 
     first_samples: int = 100
     """Number of samples before the first evaluation."""
     growth: float = 1.2
-    """Ratio between the numbers of samples at consecutive evaluations for the history."""
+    """Smallest ratio between the numbers of samples at consecutive evaluations for the history."""
     display_seconds: float = 1.0
     """Minimum time between evaluations for the progress bar."""
 
@@ -72,7 +71,7 @@ class TrainingRun:
     checkpoint_every: int | None = None
     n_epochs_done: int = 0
     n_samples_before_epoch: int = 0  # samples learnt from before the current epoch
-    history: list[tuple[int, float]] = field(default_factory=list)  # numbers of samples, and objectives
+    history: list[tuple[int, float]] = field(default_factory=list)  # (number of samples, objective)
     finished: bool = False
     seconds: float = 0.0
 
@@ -210,7 +209,7 @@ class TrainingRun:
         """Write the model and the progress of the training to the model file."""
         from maxnorm import persistence
 
-        about = {
+        about = {  # the keys are part of the format of model files
             "data": self.data.data,
             "source": self.data._asdict(),
             "finished": self.finished,
