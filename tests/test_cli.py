@@ -1,4 +1,4 @@
-"""The command line, run as a user would."""
+"""The command line, run in processes of its own as a user would run it."""
 
 import json
 import os
@@ -7,30 +7,49 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import maxnorm as library
+import maxnorm
 from maxnorm import open_stream
+from maxnorm.cli.training import ObjectiveSchedule
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
 
 COMMAND = [sys.executable, "-m", "maxnorm"]
 
 
-def maxnorm(*arguments, cwd, **options):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, check=False, **options
-    )
+def run(*arguments, folder, **options):
+    """Return the finished process of a command that was run in ``folder``."""
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, **options)
 
 
-def refused(result, *words, code=1):
+def run_successfully(*arguments, folder, **options):
+    """Return the finished process of a command, which must succeed."""
+    result = run(*arguments, folder=folder, **options)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def assert_fails(result, *words, code=1):
+    """Assert that a command failed with an error that contains ``words``, and not with a traceback."""
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr
     for word in words:
         assert word in result.stderr
-    return True
+
+
+def read_rows(path):
+    return np.concatenate(list(open_stream(path)))
+
+
+def read_png_width(path):
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    return int.from_bytes(content[16:20], "big")
 
 
 @pytest.fixture(scope="module")
@@ -46,63 +65,162 @@ def folder(data, tmp_path):
     return tmp_path
 
 
-def test_demo_prints_a_table_and_writes_a_picture(tmp_path):
-    result = maxnorm("demo", "--side", "24", "-o", "picture.png", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    for word in ("OMRMD", "OR-PCA", "online PCA", "512", "576", "picture: picture.png"):
-        assert word in result.stdout
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+def fit_command(*options):
+    return ["fit", "x.npy", "--rank", "3", "--model", "m.maxnorm", *options]
 
 
-def test_demo_without_a_place_for_its_picture(tmp_path):
-    assert refused(maxnorm("demo", "-o", "nowhere/picture.png", cwd=tmp_path), "nowhere is not a folder")
+# -- help and start-up --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version", "-h"])
-def test_help_and_version(argument, tmp_path):
-    result = maxnorm(argument, cwd=tmp_path)
-    assert result.returncode == 0
-    assert "maxnorm" in result.stdout
+def test_help_and_version_are_printed(argument, tmp_path):
+    assert "maxnorm" in run_successfully(argument, folder=tmp_path).stdout
 
 
-def test_help_does_not_load_the_library(tmp_path):
-    code = "import sys, maxnorm.cli; assert not {'numpy', 'sklearn', 'rich', 'scipy'} & set(sys.modules)"
+@pytest.mark.parametrize(
+    "command", ["fit", "decompose", "complete", "inspect", "demo", "reproduce", "completion"]
+)
+def test_every_command_has_its_own_help(command, tmp_path):
+    assert f"Usage: maxnorm {command}" in run_successfully(command, "--help", folder=tmp_path).stdout
+
+
+def test_importing_the_command_line_does_not_import_heavy_packages():
+    heavy = {"matplotlib", "numpy", "rich", "scipy", "sklearn"}
+    code = f"import sys, maxnorm.cli; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_fit_gives_the_model_of_the_library(folder, data):
-    result = maxnorm("fit", "x.npy", "--rank", 3, "--model", "m.maxnorm", "--epochs", 2, "--json", cwd=folder)
-    assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_each_shell_is_printed(shell, tmp_path):
+    assert "_MAXNORM_COMPLETE" in run_successfully("completion", shell, folder=tmp_path).stdout
+
+
+def test_shell_completion_offers_commands():
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "_MAXNORM_COMPLETE": "bash_complete",
+        "COMP_WORDS": "maxnorm de",
+        "COMP_CWORD": "1",
+    }
+    offered = subprocess.run(["maxnorm"], capture_output=True, text=True, env=environment, check=False)
+    assert "decompose" in offered.stdout
+
+
+# -- demo ---------------------------------------------------------------------------------------------
+
+
+def test_demo_prints_a_table_and_writes_a_figure(tmp_path):
+    result = run_successfully("demo", "--side", "24", "-o", "figure.png", folder=tmp_path)
+    for word in ("OMRMD", "OR-PCA", "online PCA", "512", "576", "figure: figure.png"):
+        assert word in result.stdout
+    assert read_png_width(tmp_path / "figure.png")
+
+
+def test_demo_refuses_a_figure_in_a_missing_folder(tmp_path):
+    result = run("demo", "-o", "missing/figure.png", folder=tmp_path)
+    assert_fails(result, "missing is not a folder")
+
+
+# -- fit ----------------------------------------------------------------------------------------------
+
+
+def test_fit_gives_the_same_model_as_the_library(folder, data):
+    result = run_successfully(*fit_command("--epochs", "2", "--json"), folder=folder)
     summary = json.loads(result.stdout)
     assert (summary["samples"], summary["features"], summary["components"]) == (8000, 30, 3)
-    model = library.load(folder / "m.maxnorm")
-    direct = library.MaxNormDecomposition(3, n_epochs=2, random_state=0).fit(data.X)
-    np.testing.assert_array_equal(model.components_, direct.components_)
+    model = maxnorm.load(folder / "m.maxnorm")
+    expected = maxnorm.MaxNormDecomposition(3, n_epochs=2, random_state=0).fit(data.X)
+    np.testing.assert_array_equal(model.components_, expected.components_)
     assert expressed_variance(data.basis, model.components_.T) > 0.999
 
 
-def test_fit_from_standard_input(folder):
+def test_fit_reads_csv_from_standard_input(folder):
     with (folder / "x.csv").open() as text:
-        result = maxnorm("fit", "-", "--rank", 3, "--model", "m.maxnorm", cwd=folder, stdin=text)
-    assert result.returncode == 0, result.stderr
-    assert library.load(folder / "m.maxnorm").feature_names_in_[2] == "s2"
-    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 500
-    assert refused(
-        maxnorm("fit", "-", "--model", "n.maxnorm", "--epochs", 2, cwd=folder, input="1,2\n3,4\n"),
-        "can be read once only",
+        run_successfully("fit", "-", "--rank", 3, "--model", "m.maxnorm", folder=folder, stdin=text)
+    model = maxnorm.load(folder / "m.maxnorm")
+    assert model.feature_names_in_[2] == "s2"
+    assert model.n_samples_seen_ == 500
+
+
+def test_fit_refuses_several_epochs_over_standard_input(folder):
+    result = run("fit", "-", "--model", "m.maxnorm", "--epochs", 2, folder=folder, input="1,2\n3,4\n")
+    assert_fails(result, "can be read only once", "--epochs 1")
+
+
+def test_fit_selects_the_rank(folder):
+    result = run_successfully(
+        "fit", "x.npy", "--rank", "auto", "--model", "m.maxnorm", "--json", folder=folder
     )
+    assert json.loads(result.stdout)["components"] == 3
+
+
+def test_fit_learns_biases_for_completion(folder):
+    run_successfully(*fit_command("--estimator", "completion", "--biases"), folder=folder)
+    assert maxnorm.load(folder / "m.maxnorm").state_.biases is not None
+
+
+def test_fit_treats_a_column_without_values_as_missing(folder):
+    (folder / "gaps.csv").write_text("a,b,c\n" + "1,,2\n2,,4\n3,,6\n" * 100)
+    run_successfully("fit", "gaps.csv", "--rank", 1, "--model", "m", folder=folder)
+    assert np.isfinite(maxnorm.load(folder / "m").components_).all()
+
+
+def test_fit_keeps_a_symbolic_link_to_the_model_file(folder):
+    (folder / "kept").mkdir()
+    (folder / "link.maxnorm").symlink_to(folder / "kept" / "m.maxnorm")
+    run_successfully("fit", "x.npy", "--rank", 3, "--model", "link.maxnorm", folder=folder)
+    assert (folder / "link.maxnorm").is_symlink()
+    assert maxnorm.load(folder / "kept" / "m.maxnorm").n_samples_seen_ == 4000
+
+
+def test_a_json_summary_has_null_for_nan(folder):
+    result = run_successfully(*fit_command("--noise-model", "none", "--json"), folder=folder)
+    summary = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert summary["lambda2"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (["x.npy"], ["--model"], 2),
+        (["x.npy", "--model", "m", "--lambda1", "much"], ["--lambda1", "'much'", "'auto'"], 2),
+        (["x.npy", "--model", "m", "--rank", "0"], ["--rank", "'0'", "'auto'"], 2),
+        (["x.npy", "--model", "m", "--biases"], ["--biases", "completion"], 2),
+        (["x.npy", "--model", "x.npy", "--overwrite"], ["DATA and --model are the same file, x.npy"], 2),
+        (["x.npy", "--model", "missing/m"], ["missing is not a folder"], 1),
+        (["x.npy", "--model", "m", "--columns", "50"], ["x.npy", "50"], 1),
+        (["missing.csv", "--model", "m"], ["missing.csv"], 1),
+    ],
+)
+def test_fit_reports_wrong_arguments(arguments, words, code, folder):
+    assert_fails(run("fit", *arguments, folder=folder), *words, code=code)
+    assert not (folder / "m").exists()
+
+
+def test_fit_reports_an_empty_file(folder):
+    (folder / "empty.csv").touch()
+    assert_fails(run("fit", "empty.csv", "--model", "m", folder=folder), "empty.csv")
+
+
+def test_fit_reports_the_line_of_a_value_that_is_not_a_number(folder):
+    (folder / "words.csv").write_text("a,b\n1,2\n3,four\n")
+    assert_fails(run("fit", "words.csv", "--model", "m", folder=folder), "line 3", "'four'")
+    assert maxnorm.load(folder / "m").n_samples_seen_ == 1
+
+
+# -- decompose and complete ---------------------------------------------------------------------------
 
 
 def test_decompose_with_a_model_writes_every_format(folder, data):
-    maxnorm("fit", "x.npy", "--rank", 3, "--model", "m.maxnorm", cwd=folder)
-    result = maxnorm(
+    run_successfully(*fit_command(), folder=folder)
+    result = run_successfully(
         *("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "a.npy", "--noise", "b.parquet"),
         *("--coefficients", "c.h5", "--scores", "s.csv", "--json"),
-        cwd=folder,
+        folder=folder,
     )
-    assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["samples"] == 4000
-    model = library.load(folder / "m.maxnorm")
+    model = maxnorm.load(folder / "m.maxnorm")
     parts = model.decompose(data.X)
     assert relative_error(data.low_rank, np.load(folder / "a.npy")) < 0.01
     for name, expected in (
@@ -111,276 +229,213 @@ def test_decompose_with_a_model_writes_every_format(folder, data):
         ("c.h5", parts.coefficients),
         ("s.csv", model.score_samples(data.X)[:, None]),
     ):
-        got = np.concatenate(list(open_stream(folder / name)))
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(read_rows(folder / name), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_decompose_without_a_model_learns_first(folder, data):
-    result = maxnorm("decompose", "x.npy", "--rank", 3, "--low-rank", "a.csv.gz", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    got = np.concatenate(list(open_stream(folder / "a.csv.gz")))
-    assert relative_error(data.low_rank, got) < 0.01
-    assert refused(maxnorm("decompose", "x.npy", cwd=folder), "--low-rank", code=2)
-    assert refused(
-        maxnorm("decompose", "-", "--low-rank", "b.npy", cwd=folder, input="1,2\n"), "give --model"
-    )
-    assert refused(
-        maxnorm("decompose", "x.npy", "--rank", 3, "--low-rank", "b.xyz", cwd=folder), "b.xyz", ".npy"
-    )
+def test_decompose_without_a_model_fits_one_first(folder, data):
+    run_successfully("decompose", "x.npy", "--rank", 3, "--low-rank", "a.csv.gz", folder=folder)
+    assert relative_error(data.low_rank, read_rows(folder / "a.csv.gz")) < 0.01
 
 
-def test_complete_fills_gaps_and_keeps_the_rest(folder, data):
-    holes = data.low_rank[:1500].copy()
-    holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan
+def test_decompose_requires_an_output_file(folder):
+    assert_fails(run("decompose", "x.npy", folder=folder), "--low-rank", "--scores", code=2)
+
+
+def test_decompose_requires_a_model_for_standard_input(folder):
+    result = run("decompose", "-", "--low-rank", "a.npy", folder=folder, input="1,2\n")
+    assert_fails(result, "can be read only once", "--model")
+
+
+def test_decompose_refuses_an_unknown_format_before_it_fits(folder):
+    result = run("decompose", "x.npy", "--rank", 3, "--low-rank", "a.xyz", folder=folder)
+    assert_fails(result, "a.xyz", ".npy")
+
+
+def test_decompose_refuses_two_outputs_in_one_file(folder):
+    result = run("decompose", "x.npy", "--low-rank", "a.npy", "--noise", "a.npy", folder=folder)
+    assert_fails(result, "--low-rank and --noise are the same file, a.npy", code=2)
+
+
+@pytest.mark.parametrize("option", [("--rank", "7"), ("--noise-model", "l1"), ("--seed", "1")])
+def test_decompose_refuses_parameters_together_with_a_model(option, folder):
+    result = run("decompose", "x.npy", "--model", "m", *option, "--scores", "s.csv", folder=folder)
+    assert_fails(result, f"{option[0]} has no effect with --model", code=2)
+
+
+def test_decompose_refuses_scores_of_a_model_without_scores(folder, data):
+    maxnorm.PrincipalComponentPursuit().fit(data.X[:60]).save(folder / "m.maxnorm")
+    result = run("decompose", "x.csv", "--model", "m.maxnorm", "--scores", "s.csv", folder=folder)
+    assert_fails(result, "m.maxnorm holds a PrincipalComponentPursuit", "leave out --scores")
+
+
+def test_decompose_reports_the_row_of_an_infinite_entry_and_writes_nothing(folder, data):
+    run_successfully(*fit_command(), folder=folder)
+    X = np.tile(data.X, (20, 1))
+    X[60_000, 3] = np.inf
+    np.save(folder / "infinite.npy", X)
+    result = run("decompose", "infinite.npy", "--model", "m.maxnorm", "--scores", "s.csv", folder=folder)
+    assert_fails(result, "row 60000", "column 3")
+    assert not (folder / "s.csv").exists()
+
+
+@pytest.fixture
+def gaps(folder, data):
+    """Rows with missing entries, saved as gaps.csv."""
+    X = data.low_rank[:1500].copy()
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
     names = ",".join(f"s{i}" for i in range(30))
-    lines = [",".join("" if np.isnan(v) else repr(v) for v in row) for row in holes.tolist()]
-    (folder / "holes.csv").write_text("\n".join([names, *lines]))
-    result = maxnorm("complete", "holes.csv", "--rank", 3, "-o", "filled.csv", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    stream = open_stream(folder / "filled.csv")
-    filled = np.concatenate(list(stream))
-    assert stream.names[:2] == ("s0", "s1")
-    np.testing.assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
+    lines = [",".join("" if np.isnan(value) else repr(value) for value in row) for row in X.tolist()]
+    (folder / "gaps.csv").write_text("\n".join([names, *lines]))
+    return X
+
+
+def test_complete_fills_missing_entries_and_keeps_the_others(gaps, folder, data):
+    run_successfully("complete", "gaps.csv", "--rank", 3, "-o", "filled.csv", folder=folder)
+    filled = read_rows(folder / "filled.csv")
+    assert open_stream(folder / "filled.csv").names[:2] == ("s0", "s1")
+    np.testing.assert_array_equal(filled[~np.isnan(gaps)], gaps[~np.isnan(gaps)])
     assert relative_error(data.low_rank[:1500], filled) < 0.05
-    maxnorm("fit", "holes.csv", "--estimator", "completion", "--rank", 3, "--model", "m.maxnorm", cwd=folder)
-    maxnorm("complete", "holes.csv", "--model", "m.maxnorm", "-o", "again.npy", cwd=folder)
-    np.testing.assert_allclose(np.load(folder / "again.npy"), filled, atol=1e-9)
-    maxnorm("fit", "holes.csv", "--rank", 3, "--model", "d.maxnorm", cwd=folder)
-    assert refused(
-        maxnorm("complete", "holes.csv", "--model", "d.maxnorm", "-o", "f.csv", cwd=folder),
-        "is a MaxNormDecomposition",
-    )
 
 
-def test_inspect(folder):
-    maxnorm("fit", "x.npy", "--rank", 3, "--model", "m.maxnorm", cwd=folder)
-    shown = maxnorm("inspect", "m.maxnorm", "--plot", "p.png", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
-    for word in ("MaxNormDecomposition", "4,000", "spectrum", "convergence", "finished", "picture: p.png"):
-        assert word in shown.stdout
-    assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
-    summary = json.loads(maxnorm("inspect", "m.maxnorm", "--json", cwd=folder).stdout)
+def test_complete_gives_the_same_with_a_model_fitted_before(gaps, folder):
+    run_successfully("complete", "gaps.csv", "--rank", 3, "-o", "filled.npy", folder=folder)
+    fit = ["fit", "gaps.csv", "--estimator", "completion", "--rank", 3, "--model", "m.maxnorm"]
+    run_successfully(*fit, folder=folder)
+    run_successfully("complete", "gaps.csv", "--model", "m.maxnorm", "-o", "again.npy", folder=folder)
+    np.testing.assert_allclose(np.load(folder / "again.npy"), np.load(folder / "filled.npy"), atol=1e-9)
+
+
+def test_complete_refuses_a_model_of_decomposition(gaps, folder):
+    run_successfully("fit", "gaps.csv", "--rank", 3, "--model", "m.maxnorm", folder=folder)
+    result = run("complete", "gaps.csv", "--model", "m.maxnorm", "-o", "filled.csv", folder=folder)
+    assert_fails(result, "m.maxnorm holds a MaxNormDecomposition", "--estimator completion")
+
+
+# -- inspect ------------------------------------------------------------------------------------------
+
+
+def test_inspect_describes_a_model_as_text_and_as_json(folder):
+    run_successfully(*fit_command(), folder=folder)
+    shown = run_successfully("inspect", "m.maxnorm", folder=folder).stdout
+    for word in ("MaxNormDecomposition", "4,000", "singular values", "convergence", "finished"):
+        assert word in shown
+    summary = json.loads(run_successfully("inspect", "m.maxnorm", "--json", folder=folder).stdout)
     assert len(summary["spectrum"]) == 3
     assert summary["parameters"]["n_components"] == 3
     history = summary["about"]["history"]
     assert len(history) > 10
     assert history[-1][1] < history[0][1]
-    assert refused(maxnorm("inspect", "x.npy", cwd=folder), "not a model file")
-    assert refused(maxnorm("inspect", "none", cwd=folder), "none: No such file")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion(shell, tmp_path):
-    result = maxnorm("completion", shell, cwd=tmp_path)
-    assert result.returncode == 0
-    assert "_MAXNORM_COMPLETE" in result.stdout
-    words = {
-        **os.environ,
-        "_MAXNORM_COMPLETE": "bash_complete",
-        "COMP_WORDS": "maxnorm de",
-        "COMP_CWORD": "1",
-    }
-    offered = subprocess.run(["maxnorm"], capture_output=True, text=True, env=words | _path())
-    assert "decompose" in offered.stdout
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_inspect_draws_the_convergence_beside_spectrum_and_components(options, folder):
+    run_successfully(*fit_command(), folder=folder)
+    maxnorm.load(folder / "m.maxnorm").save(folder / "no-history.maxnorm")
+    for model, figure in (("m.maxnorm", "three.png"), ("no-history.maxnorm", "two.png")):
+        run_successfully("inspect", model, "--plot", figure, *options, folder=folder)
+    assert read_png_width(folder / "three.png") > read_png_width(folder / "two.png")
 
 
-def _path():
-    return {"PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"}
+def test_inspect_reports_files_that_are_not_models(folder):
+    assert_fails(run("inspect", "x.npy", folder=folder), "x.npy")
+    assert_fails(run("inspect", "missing", folder=folder), "missing: No such file")
 
 
-def test_wrong_usage(folder):
-    assert refused(maxnorm("fit", "none.csv", "--model", "m", cwd=folder), "none.csv: there is no such file")
-    assert refused(maxnorm("fit", "x.npy", "--model", "no/m", cwd=folder), "no is not a folder")
-    assert refused(maxnorm("fit", "x.npy", cwd=folder), "--model", code=2)
-    assert refused(maxnorm("fit", "x.npy", "--model", "m", "--lambda1", "much", cwd=folder), "'much'", code=2)
-    assert refused(maxnorm("fit", "x.npy", "--model", "m", "--columns", "50", cwd=folder), "no column 50")
-    (folder / "empty.csv").touch()
-    assert refused(maxnorm("fit", "empty.csv", "--model", "m", cwd=folder), "empty.csv: is empty")
-    (folder / "words.csv").write_text("a,b\n1,2\n3,four\n")
-    assert refused(maxnorm("fit", "words.csv", "--model", "m", cwd=folder), "line 3, column 1: 'four'")
-    assert library.load(folder / "m").n_samples_seen_ == 1
+# -- interruption and resumption ----------------------------------------------------------------------
 
 
-def test_columns_of_nan_are_learnt_as_missing(folder):
-    (folder / "nan.csv").write_text("a,b,c\n" + "1,,2\n2,,4\n3,,6\n" * 100)
-    result = maxnorm("fit", "nan.csv", "--rank", 1, "--model", "m", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert np.isfinite(library.load(folder / "m").components_).all()
-
-
-# -- stopping and going on ----------------------------------------------------------------------------
-
-
-def fit(*more):
-    return ["fit", "x.npy", "--rank", "3", "--model", "m.maxnorm", *more]
-
-
-def as_uninterrupted(folder, X, epochs=1):
-    model = library.load(folder / "m.maxnorm")
-    direct = library.MaxNormDecomposition(3, n_epochs=epochs, random_state=0).fit(X)
-    np.testing.assert_array_equal(model.components_, direct.components_)
-    np.testing.assert_array_equal(model.state_.statistics.A, direct.state_.statistics.A)
-    assert model.n_samples_seen_ == direct.n_samples_seen_
-    return True
+def assert_as_uninterrupted(folder, X, n_epochs=1):
+    """Assert that the saved model equals one that was fitted without interruption."""
+    model = maxnorm.load(folder / "m.maxnorm")
+    expected = maxnorm.MaxNormDecomposition(3, n_epochs=n_epochs, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.components_, expected.components_)
+    np.testing.assert_array_equal(model.state_.statistics.A, expected.state_.statistics.A)
+    assert model.n_samples_seen_ == expected.n_samples_seen_
 
 
 @pytest.fixture
-def long(tmp_path):
+def large(tmp_path):
+    """A folder with a file that takes seconds to learn from, and its contents."""
     data = make_corrupted_low_rank(60_000, 40, 3, corruption=0.1, random_state=0)
     np.save(tmp_path / "x.npy", data.X)
     return tmp_path, data.X
 
 
-def wait_for(process, path, seconds=30):
+def start(*arguments, folder, **options):
+    return subprocess.Popen([*COMMAND, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True, **options)
+
+
+def wait_for_file(process, folder, pattern, seconds=60):
+    """Wait until a file of ``folder`` matches ``pattern`` or the process ends."""
     end = time.monotonic() + seconds
-    while process.poll() is None and not path.exists() and time.monotonic() < end:
+    while process.poll() is None and not list(folder.glob(pattern)) and time.monotonic() < end:
         time.sleep(0.005)
 
 
-def test_killed_at_any_moment_the_model_is_whole_and_resumes_exactly(long):
-    folder, X = long
+def interrupt(process):
+    """Press Ctrl-C, and return what the process printed on standard error."""
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert "Traceback" not in printed
+    return printed
+
+
+def test_a_killed_run_leaves_a_valid_model_and_resumes_exactly(large):
+    folder, X = large
     rng = random.Random(0)
-    kills = 0
-    command = [*COMMAND, *fit("--checkpoint-every", "500", "--resume")]
-    for _ in range(30):
+    n_kills = 0
+    command = [*COMMAND, *fit_command("--checkpoint-every", "500", "--resume")]
+    while n_kills < 4:
         process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        wait_for(process, folder / "m.maxnorm")
+        wait_for_file(process, folder, "m.maxnorm")
         try:
-            process.wait(timeout=rng.uniform(0.9, 1.6) if kills else rng.uniform(0.0, 0.1))
+            process.wait(timeout=rng.uniform(0.9, 1.6) if n_kills else rng.uniform(0.0, 0.1))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            kills += 1
-            library.load(folder / "m.maxnorm")
+            n_kills += 1
+            maxnorm.load(folder / "m.maxnorm")
         else:
             break
-        if kills == 4:
-            break
-    assert kills
-    result = maxnorm(*fit("--resume"), cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert as_uninterrupted(folder, X)
+    assert n_kills
+    run_successfully(*fit_command("--resume"), folder=folder)
+    assert_as_uninterrupted(folder, X)
     assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(long):
-    folder, X = long
-    process = subprocess.Popen(
-        [*COMMAND, *fit("--checkpoint-every", "100", "--epochs", "3")],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
+def test_ctrl_c_saves_the_model_and_explains_how_to_resume(large):
+    folder, X = large
+    process = start(*fit_command("--checkpoint-every", "100", "--epochs", "3"), folder=folder)
+    wait_for_file(process, folder, "m.maxnorm")
+    printed = interrupt(process)
+    assert "saved to m.maxnorm" in printed
+    assert "repeat the command with --resume to continue" in printed
+    assert_fails(
+        run(*fit_command("--epochs", "3"), folder=folder),
+        "m.maxnorm already exists: use --resume to continue or --overwrite to replace it",
     )
-    wait_for(process, folder / "m.maxnorm")
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
-    assert "--resume goes on from there" in said
-    assert "Traceback" not in said
-    assert refused(maxnorm(*fit("--epochs", "3"), cwd=folder), "is there", "--resume", "--overwrite")
-    assert refused(maxnorm(*fit("--resume"), cwd=folder), "other n_epochs")
-    result = maxnorm(*fit("--epochs", "3", "--resume"), cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert as_uninterrupted(folder, X, epochs=3)
-    again = maxnorm(*fit("--epochs", "3", "--resume"), cwd=folder)
-    assert "finished already" in again.stderr
+    assert_fails(run(*fit_command("--resume"), folder=folder), "n_epochs=3", "n_epochs=1")
+    run_successfully(*fit_command("--epochs", "3", "--resume"), folder=folder)
+    assert_as_uninterrupted(folder, X, n_epochs=3)
+    again = run_successfully(*fit_command("--epochs", "3", "--resume"), folder=folder)
+    assert "already finished" in again.stderr
 
 
-def test_a_bad_row_keeps_what_was_learnt(folder):
-    lines = (folder / "x.csv").read_text().splitlines()
-    lines[400] = "1,2"
-    (folder / "bad.csv").write_text("\n".join(lines))
-    result = maxnorm("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm", cwd=folder)
-    assert refused(result, "bad.csv, line 401: 2 columns where 30 are expected")
-    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 399
-
-
-def test_a_bad_row_late_in_a_long_file(folder, data):
-    lines = [",".join(map(repr, row)) for row in data.X.tolist()] * 10
-    good, lines[39_000] = lines[39_000], "1,2"
-    (folder / "bad.csv").write_text("\n".join(lines))
-    command = ("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm")
-    result = maxnorm(*command, cwd=folder)
-    assert refused(result, "bad.csv, line 39001", "rows is in m.maxnorm", "--resume")
-    learnt = library.load(folder / "m.maxnorm").n_samples_seen_
-    assert learnt == 39_000
-    lines[39_000] = good
-    (folder / "bad.csv").write_text("\n".join(lines))
-    result = maxnorm(*command, "--resume", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    direct = library.MaxNormDecomposition(3, random_state=0).fit(np.tile(data.X, (10, 1)))
-    np.testing.assert_array_equal(library.load(folder / "m.maxnorm").components_, direct.components_)
-
-
-def test_a_full_disk(folder):
-    limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
-        "sys.argv = ['maxnorm', *sys.argv[1:]]; from maxnorm.cli import main; main()"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", limited, *fit("--checkpoint-every", "1000")],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
-    assert refused(result, "cannot save m.maxnorm", "learning goes on")
-    assert not (folder / "m.maxnorm").exists()
-    assert not list(folder.glob(".*"))
-
-
-def test_a_damaged_model_is_not_resumed(folder):
-    (folder / "m.maxnorm").write_text("hello")
-    assert refused(maxnorm(*fit("--resume"), cwd=folder), "not a model file", "--overwrite")
-    assert maxnorm(*fit("--overwrite"), cwd=folder).returncode == 0
-
-
-def test_an_interrupted_result_is_not_left_behind(long):
-    folder, _ = long
-    maxnorm(*fit(), cwd=folder)
-    process = subprocess.Popen(
-        [*COMMAND, "decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "a.csv"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    end = time.monotonic() + 30
-    while not list(folder.glob(".*a.csv")) and time.monotonic() < end:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
+def test_ctrl_c_during_decompose_leaves_no_partial_result(large):
+    folder, _ = large
+    run_successfully(*fit_command(), folder=folder)
+    process = start("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "a.csv", folder=folder)
+    wait_for_file(process, folder, ".*a.csv")
+    assert "no results were written" in interrupt(process)
     assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
 
 
-def test_resuming_with_something_else_is_refused(folder):
-    rows = (folder / "x.csv").read_text().splitlines()
-    (folder / "bad.csv").write_text("\n".join([*rows[:300], "oops"]))
-    command = ["fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm"]
-    assert refused(maxnorm(*command, cwd=folder), "line 301", "299 rows")
-    other = ["fit", "x.csv", "--rank", 3, "--model", "m.maxnorm", "--resume"]
-    assert refused(maxnorm(*other, cwd=folder), "begun with other data")
-    assert refused(maxnorm(*command, "--resume", "--columns", "0:20", cwd=folder), "begun with other columns")
-    (folder / "bad.csv").write_text("\n".join(rows[:100]))
-    assert refused(maxnorm(*command, "--resume", cwd=folder), "ends before row 299")
-    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 299
-
-
-def test_standard_input_goes_on_with_what_is_new(folder):
-    command = ["fit", "-", "--rank", 2, "--model", "m.maxnorm"]
-    rows = np.random.default_rng(0).standard_normal((60, 5))
-    text = ["\n".join(",".join(map(repr, row)) for row in part.tolist()) for part in (rows[:40], rows[40:])]
-    assert maxnorm(*command, cwd=folder, input=text[0]).returncode == 0
-    assert maxnorm(*command, "--resume", cwd=folder, input=text[1]).returncode == 0
-    assert library.load(folder / "m.maxnorm").n_samples_seen_ == 60
-
-
-def test_ctrl_c_while_standard_input_is_quiet(tmp_path):
-    process = subprocess.Popen(
-        [*COMMAND, "fit", "-", "--rank", "2", "--model", "m.maxnorm", "--checkpoint-every", "1"],
-        cwd=tmp_path,
+def test_ctrl_c_works_while_standard_input_is_silent(tmp_path):
+    process = start(
+        *("fit", "-", "--rank", "2", "--model", "m.maxnorm", "--checkpoint-every", "1"),
+        folder=tmp_path,
         stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
     end = time.monotonic() + 60
     while not (tmp_path / "m.maxnorm").exists() and time.monotonic() < end:
@@ -389,57 +444,99 @@ def test_ctrl_c_while_standard_input_is_quiet(tmp_path):
         time.sleep(0.05)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
-    said = process.stderr.read()
-    assert "--resume goes on from there" in said, said
+    assert process.wait(timeout=60) == 130  # before standard input is closed
+    printed = process.stderr.read()
+    assert "--resume to continue" in printed, printed
     process.stdin.close()
     process.stderr.close()
 
 
-def test_files_that_are_the_same(folder):
-    maxnorm(*fit(), cwd=folder)
-    both = maxnorm(
-        *("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "o.npy", "--noise", "o.npy"), cwd=folder
+def test_an_unreadable_row_keeps_what_was_learnt_before(folder):
+    lines = (folder / "x.csv").read_text().splitlines()
+    lines[400] = "1,2"
+    (folder / "bad.csv").write_text("\n".join(lines))
+    result = run("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm", folder=folder)
+    assert_fails(result, "bad.csv, line 401", "399 samples", "--resume")
+    assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 399
+
+
+def test_fit_resumes_after_an_unreadable_row_was_repaired(folder, data):
+    lines = [",".join(map(repr, row)) for row in data.X.tolist()] * 10
+    good, lines[39_000] = lines[39_000], "1,2"
+    (folder / "bad.csv").write_text("\n".join(lines))
+    command = ("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm")
+    assert_fails(run(*command, folder=folder), "bad.csv, line 39001", "saved to m.maxnorm", "--resume")
+    assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 39_000
+    lines[39_000] = good
+    (folder / "bad.csv").write_text("\n".join(lines))
+    run_successfully(*command, "--resume", folder=folder)
+    expected = maxnorm.MaxNormDecomposition(3, random_state=0).fit(np.tile(data.X, (10, 1)))
+    np.testing.assert_array_equal(maxnorm.load(folder / "m.maxnorm").components_, expected.components_)
+
+
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(folder):
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+        "sys.argv = ['maxnorm', *sys.argv[1:]]; from maxnorm.cli import main; main()"
     )
-    assert refused(both, "--low-rank and --noise are the same file", code=2)
-    assert refused(
-        maxnorm("fit", "x.npy", "--model", "x.npy", "--overwrite", cwd=folder), "same file", code=2
-    )
-    assert refused(maxnorm(*fit(), cwd=folder), "m.maxnorm is there")
-    assert refused(
-        maxnorm("decompose", "x.npy", "--model", "m.maxnorm", "--rank", 7, "--scores", "s.csv", cwd=folder),
-        "--rank has no effect with --model",
-        code=2,
-    )
+    command = [sys.executable, "-c", code, *fit_command("--checkpoint-every", "1000")]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert_fails(result, "cannot save m.maxnorm", "training continues", "could not be saved to m.maxnorm")
+    assert not (folder / "m.maxnorm").exists()
+    assert not list(folder.glob(".*"))
 
 
-def test_summaries_are_json_and_links_stay_links(folder):
-    (folder / "kept").mkdir()
-    (folder / "link.maxnorm").symlink_to(folder / "kept" / "m.maxnorm")
-    result = maxnorm(
-        *("fit", "x.npy", "--rank", 3, "--model", "link.maxnorm", "--noise-model", "none", "--json"),
-        cwd=folder,
-    )
-    assert json.loads(result.stdout, parse_constant=lambda name: pytest.fail(name))["lambda2"] is None
-    assert (folder / "link.maxnorm").is_symlink()
-    assert library.load(folder / "kept" / "m.maxnorm").n_samples_seen_ == 4000
+def test_a_damaged_model_is_replaced_but_not_resumed(folder):
+    (folder / "m.maxnorm").write_text("hello")
+    result = run(*fit_command("--resume"), folder=folder)
+    assert_fails(result, "m.maxnorm", "use --overwrite instead of --resume")
+    run_successfully(*fit_command("--overwrite"), folder=folder)
 
 
-def test_errors_name_the_row_of_the_file(folder, data):
-    maxnorm(*fit(), cwd=folder)
-    X = np.tile(data.X, (20, 1))
-    X[60_000, 3] = np.inf
-    np.save(folder / "inf.npy", X)
-    result = maxnorm("decompose", "inf.npy", "--model", "m.maxnorm", "--scores", "s.csv", cwd=folder)
-    assert refused(result, "infinity, first in row 60000, column 3")
-    assert not (folder / "s.csv").exists()
+def test_a_model_saved_by_the_library_is_not_resumed(folder, data):
+    maxnorm.MaxNormDecomposition(3, random_state=0).fit(data.X).save(folder / "m.maxnorm")
+    result = run(*fit_command("--resume"), folder=folder)
+    assert_fails(result, "m.maxnorm was not written by `maxnorm fit`", "--overwrite")
 
 
-def test_rank_and_biases(folder):
-    result = maxnorm("fit", "x.npy", "--rank", "auto", "--model", "a.maxnorm", "--json", cwd=folder)
-    assert json.loads(result.stdout)["components"] == 3
-    model = ["--estimator", "completion", "--rank", 3, "--biases", "--model", "b.maxnorm"]
-    assert maxnorm("fit", "x.npy", *model, cwd=folder).returncode == 0
-    assert library.load(folder / "b.maxnorm").state_.biases is not None
-    assert refused(maxnorm("fit", "x.npy", "--biases", "--model", "c.maxnorm", cwd=folder), "only", code=2)
-    assert refused(maxnorm("fit", "x.npy", "--rank", "0", "--model", "c.maxnorm", cwd=folder), "'0'", code=2)
+def test_resume_without_a_model_starts_from_the_first_row(folder, data):
+    result = run_successfully(*fit_command("--resume"), folder=folder)
+    assert "m.maxnorm does not exist yet" in result.stderr
+    assert_as_uninterrupted(folder, data.X)
+
+
+def test_resume_refuses_another_estimator_other_data_and_other_columns(folder):
+    rows = (folder / "x.csv").read_text().splitlines()
+    (folder / "bad.csv").write_text("\n".join([*rows[:300], "oops"]))
+    options = ["--rank", 3, "--model", "m.maxnorm"]
+    assert_fails(run("fit", "bad.csv", *options, folder=folder), "line 301", "299 samples")
+    for arguments, words in (
+        (["x.csv"], ["data='bad.csv'", "data='x.csv'"]),
+        (["bad.csv", "--columns", "0:20"], ["columns=None", "columns='0:20'"]),
+        (["bad.csv", "--estimator", "robust-pca"], ["MaxNormDecomposition", "OnlineRobustPCA"]),
+    ):
+        assert_fails(run("fit", *arguments, *options, "--resume", folder=folder), *words, "--overwrite")
+    (folder / "bad.csv").write_text("\n".join(rows[:100]))
+    result = run("fit", "bad.csv", *options, "--resume", folder=folder)
+    assert_fails(result, "bad.csv has fewer rows than the 299 already learnt from")
+    assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 299
+
+
+def test_resume_from_standard_input_learns_from_the_new_rows(folder):
+    command = ["fit", "-", "--rank", 2, "--model", "m.maxnorm"]
+    rows = np.random.default_rng(0).standard_normal((60, 5)).tolist()
+    lines = [",".join(map(repr, row)) for row in rows]
+    run_successfully(*command, folder=folder, input="\n".join(lines[:40]))
+    run_successfully(*command, "--resume", folder=folder, input="\n".join(lines[40:]))
+    assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 60
+
+
+def test_the_objective_is_recorded_at_numbers_of_samples_that_grow_geometrically():
+    schedule = ObjectiveSchedule()
+    n_samples, history = 0, []
+    while n_samples < 100_000:
+        n_samples += schedule.max_batch(n_samples)
+        if schedule.is_due(n_samples, history):
+            history.append((n_samples, 0.0))
+    assert history[0][0] == schedule.first_samples
+    assert 10 < len(history) < 60

@@ -1,4 +1,4 @@
-"""``python -m maxnorm`` is the command line."""
+"""Run the command line as ``python -m maxnorm``."""
 
 from maxnorm.cli import main
 

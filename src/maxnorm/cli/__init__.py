@@ -1,33 +1,45 @@
-"""The command line: thin commands over the library."""
+"""The command ``maxnorm``: one module per subcommand, each a thin layer over the library.
+
+Modules of this package import the library, NumPy and Rich inside functions, so that ``maxnorm --help`` and
+shell completion start quickly.
+"""
 
 from typing import Any
 
 import click
 
 from maxnorm import __version__
-from maxnorm.cli.apply import complete, decompose
-from maxnorm.cli.common import interruptible
+from maxnorm.cli.complete import complete
+from maxnorm.cli.decompose import decompose
+from maxnorm.cli.demo import demo
+from maxnorm.cli.errors import report_interrupt
 from maxnorm.cli.fit import fit
-from maxnorm.cli.inspect import completion, inspect
-from maxnorm.cli.paper import demo, reproduce
+from maxnorm.cli.inspect import inspect
+from maxnorm.cli.reproduce import reproduce
+from maxnorm.cli.shell_completion import completion
 
 
-class Commands(click.Group):
-    """Commands that Ctrl-C ends with the exit code that shells know."""
+class InterruptibleGroup(click.Group):
+    """A group of commands that exit with code 130 on Ctrl-C."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with interruptible("stopped"):
+        with report_interrupt("interrupted"):
             return super().invoke(ctx)
 
 
 @click.group(
-    cls=Commands,
+    cls=InterruptibleGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 wrong data, model or disk, 2 wrong usage, 130 interrupted.",
+    epilog="Exit codes: 0 success; 1 an error in the data, in a model file or on the disk; 2 incorrect "
+    "usage; 130 interrupted with Ctrl-C.",
 )
 @click.version_option(__version__, prog_name="maxnorm")
 def main() -> None:
-    """Streaming robust low-rank decomposition and completion with the max-norm."""
+    """Separate clean structure from spikes, outliers and gaps, in data larger than memory.
+
+    The data are modelled as the sum of a low-rank part and gross errors. The model is learnt from a stream of
+    samples, with max-norm or nuclear-norm regularisation.
+    """
 
 
 for command in (fit, decompose, complete, inspect, demo, reproduce, completion):

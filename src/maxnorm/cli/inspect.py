@@ -1,131 +1,155 @@
-"""``maxnorm inspect``: what a model file holds; ``maxnorm completion``: for the shell."""
+"""``maxnorm inspect``: describe a model file."""
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from maxnorm.cli.common import json_option, plain_errors, show, writable
+from maxnorm.cli.errors import report_errors, require_matplotlib
+from maxnorm.cli.options import json_option
+from maxnorm.cli.output import check_writable, print_summary
 
-BAR = 40  # characters of the longest bar
-SHOWN = 20  # singular values that are shown
+if TYPE_CHECKING:
+    from maxnorm.core.types import Array
 
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw spectrum, convergence and components.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help="Draw the singular values of the basis, the first components and the convergence of the objective "
+    "to this file, for example model.png.",
+)
 @json_option
 def inspect(model: Path, plot: Path | None, as_json: bool) -> None:
-    """Say what MODEL is, how it was fitted, and how far it got."""
-    with plain_errors():
+    """Describe the model in the file MODEL.
+
+    MODEL is written by `maxnorm fit` or by the method save of an estimator. The description contains the
+    estimator, its parameters, the progress of the training and the singular values of the basis.
+    """
+    with report_errors():
         if plot is not None:
-            writable(plot)
-            if importlib.util.find_spec("matplotlib") is None:
-                raise click.ClickException("the picture needs matplotlib: pip install 'maxnorm[plot]'")
-        summary, spectrum, components = _summary(model)
+            check_writable(plot)
+            require_matplotlib()
+        description = Description.read(model)
         if as_json:
-            show(summary, as_json=True)
+            print_summary(description.summary, as_json=True)
         else:
-            _print(summary, spectrum)
+            print_description(description)
         if plot is not None:
-            _draw(summary, spectrum, components, plot)
+            draw_description(description, plot)
             if not as_json:
-                click.echo(f"picture: {plot}")
+                click.echo(f"figure: {plot}")
 
 
-def _summary(path: Path) -> tuple[dict[str, Any], list[float], Any]:
-    import numpy as np
+@dataclass(frozen=True)
+class Description:
+    """The contents of a model file."""
 
-    from maxnorm import persistence
+    summary: dict[str, Any]  # as printed with --json
+    components: Array | None  # n_components x n_features; None if the model is not fitted
 
-    model, header = persistence.read(path)
-    summary: dict[str, Any] = {
-        "file": str(path),
-        "format": header["format"],
-        "estimator": header["estimator"],
-        "parameters": {k: v for k, v in header["parameters"].items() if not isinstance(v, dict)},
-        "versions": header["versions"],
-        "about": header["about"],
-        "fitted": hasattr(model, "n_features_in_"),
-    }
-    if not summary["fitted"]:
-        return summary, [], None
-    spectrum = np.linalg.svd(model.components_, compute_uv=False).tolist()
-    summary["features"] = int(model.n_features_in_)
-    summary["components"] = len(spectrum)
-    summary["feature_names"] = list(getattr(model, "feature_names_in_", [])) or None
-    for name in ("n_samples_seen_", "n_iter_", "lambda1_", "lambda2_", "objective_"):
-        if hasattr(model, name):
-            summary[name.strip("_")] = getattr(model, name)
-    summary["spectrum"] = spectrum
-    return summary, spectrum, model.components_
+    @classmethod
+    def read(cls, path: Path) -> Description:
+        """Return the description of a model file."""
+        import numpy as np
+
+        from maxnorm import persistence
+
+        model, header = persistence.read(path)
+        summary: dict[str, Any] = {
+            "file": str(path),
+            "format": header["format"],
+            "estimator": header["estimator"],
+            "parameters": {k: v for k, v in header["parameters"].items() if not isinstance(v, dict)},
+            "versions": header["versions"],
+            "about": header["about"],
+            "fitted": hasattr(model, "n_features_in_"),
+        }
+        if not summary["fitted"]:
+            return cls(summary, None)
+        spectrum = np.linalg.svd(model.components_, compute_uv=False).tolist()
+        summary["features"] = int(model.n_features_in_)
+        summary["components"] = len(spectrum)
+        summary["feature_names"] = list(getattr(model, "feature_names_in_", [])) or None
+        for name in ("n_samples_seen_", "n_iter_", "lambda1_", "lambda2_", "objective_"):
+            if hasattr(model, name):
+                summary[name.strip("_")] = getattr(model, name)
+        summary["spectrum"] = spectrum
+        return cls(summary, model.components_)
+
+    @property
+    def spectrum(self) -> list[float]:
+        """Singular values of the basis in descending order; empty if the model is not fitted."""
+        return self.summary.get("spectrum", [])
+
+    @property
+    def history(self) -> list[tuple[int, float]]:
+        """Numbers of samples, and the values of the objective after them."""
+        return self.summary["about"].get("history") or []
 
 
-def _print(summary: dict[str, Any], spectrum: list[float]) -> None:
-    about = summary.pop("about")
+def print_description(description: Description) -> None:
+    """Print a description for people."""
+    about = description.summary["about"]
     shown = {
         name: ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-        for name, value in summary.items()
-        if name not in ("spectrum", "feature_names")
+        for name, value in description.summary.items()
+        if name not in ("about", "spectrum", "feature_names")
     }
     if about:
+        state = "finished" if about.get("finished") else "not finished (continue with maxnorm fit --resume)"
         shown["data"] = about.get("data")
-        state = "finished" if about.get("finished") else "not finished: maxnorm fit --resume goes on"
-        shown["state"] = f"{state}, {about.get('epoch', 0)} passes, {about.get('seconds', 0):,.1f} s"
-    show(shown, as_json=False)
-    if spectrum:
-        click.echo("\nspectrum of the basis")
-        for i, value in enumerate(spectrum[:SHOWN]):
-            bar = "█" * max(1, round(BAR * value / spectrum[0])) if spectrum[0] else ""
-            click.echo(f"{i + 1:4}  {value:10.4g}  {bar}")
-        if len(spectrum) > SHOWN:
-            click.echo(f"      ... and {len(spectrum) - SHOWN} more, the least {spectrum[-1]:.4g}")
-    history = about.get("history") or []
-    if history:
+        shown["training"] = f"{state}, epochs completed: {about.get('epoch', 0)}"
+        shown["seconds"] = about.get("seconds", 0.0)
+    print_summary(shown, as_json=False)
+    if description.spectrum:
+        click.echo("\nsingular values of the basis")
+        for line in format_spectrum(description.spectrum):
+            click.echo(line)
+    if description.history:
         click.echo("\nconvergence (samples, objective)")
-        step = max(1, len(history) // 10)
-        for samples, objective in history[::step]:
-            click.echo(f"{samples:12,}  {objective:.6g}")
+        for line in format_history(description.history):
+            click.echo(line)
 
 
-def _draw(summary: dict[str, Any], spectrum: list[float], components: Any, path: Path) -> None:
-    import matplotlib as mpl
+def format_spectrum(spectrum: Sequence[float], max_lines: int = 20, width: int = 40) -> Iterator[str]:
+    """Yield a bar chart of singular values, at most ``max_lines`` of them in bars of up to ``width``."""
+    for i, value in enumerate(spectrum[:max_lines]):
+        bar = "█" * max(1, round(width * value / spectrum[0])) if spectrum[0] else ""
+        yield f"{i + 1:4}  {value:10.4g}  {bar}"
+    if len(spectrum) > max_lines:
+        yield f"      ... and {len(spectrum) - max_lines} more, the smallest {spectrum[-1]:.4g}"
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
 
-    if not spectrum:
-        raise click.ClickException(f"{summary['file']} is not fitted: there is nothing to draw")
-    history = summary.get("about", {}).get("history") or []
-    figure, axes = plt.subplots(
-        1, 3 if history else 2, figsize=(13 if history else 9, 4), layout="constrained"
-    )
+def format_history(history: Sequence[tuple[int, float]], n_lines: int = 10) -> Iterator[str]:
+    """Yield about ``n_lines`` numbers of samples with their objectives."""
+    step = max(1, len(history) // n_lines)
+    for n_samples, objective in history[::step]:
+        yield f"{n_samples:12,}  {objective:.6g}"
+
+
+def draw_description(description: Description, path: Path) -> None:
+    """Draw the spectrum, the first components and, if it was recorded, the convergence to a file."""
+    from matplotlib.figure import Figure
+
+    spectrum, history, components = description.spectrum, description.history, description.components
+    if components is None:
+        raise click.ClickException(f"cannot draw {description.summary['file']}: the model is not fitted")
+    figure = Figure(figsize=(13 if history else 9, 4), layout="constrained")
+    axes = figure.subplots(1, 3 if history else 2)
     axes[0].bar(range(1, len(spectrum) + 1), spectrum, color="tab:blue")
-    axes[0].set(title="Spectrum of the basis", xlabel="component", ylabel="singular value")
-    for i, row in enumerate(components[:5]):
-        axes[1].plot(row, lw=1, label=f"component {i + 1}")
+    axes[0].set(title="Singular values of the basis", xlabel="component", ylabel="singular value")
+    for i, component in enumerate(components[:5]):
+        axes[1].plot(component, lw=1, label=f"component {i + 1}")
     axes[1].set(title="Components", xlabel="feature")
     axes[1].legend(frameon=False, fontsize=8)
     if history:
         axes[2].plot(*zip(*history, strict=True), "o-", ms=3)
         axes[2].set(title="Convergence", xlabel="samples", ylabel="objective", xscale="log")
     figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete commands and options.
-
-    For bash: eval "$(maxnorm completion bash)"
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(context.find_root().command, {}, "maxnorm", "_MAXNORM_COMPLETE").source())

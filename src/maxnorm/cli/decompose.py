@@ -1,0 +1,112 @@
+"""``maxnorm decompose``: separate data into a low-rank part and gross errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maxnorm.cli.errors import report_errors
+from maxnorm.cli.options import (
+    DataOptions,
+    ModelOptions,
+    data_options,
+    estimator_option,
+    json_option,
+    model_options,
+    reject_with_model,
+)
+from maxnorm.cli.output import check_distinct_files, check_writable, print_summary
+from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_model, write_results
+
+if TYPE_CHECKING:
+    from maxnorm.core.types import Array
+    from maxnorm.streams import Stream
+
+
+@click.command()
+@data_options
+@click.option(
+    "--model",
+    "model_path",
+    type=click.Path(path_type=Path),
+    help="Model file written by `maxnorm fit`. By default, a model is first fitted to DATA.",
+)
+@click.option("--low-rank", type=click.Path(path_type=Path), help="Write the low-rank part to this file.")
+@click.option(
+    "--noise", "noise_path", type=click.Path(path_type=Path), help="Write the gross errors to this file."
+)
+@click.option(
+    "--coefficients",
+    type=click.Path(path_type=Path),
+    help="Write the coefficients of each sample, one column per component, to this file.",
+)
+@click.option(
+    "--scores",
+    type=click.Path(path_type=Path),
+    help="Write a score of each sample to this file; the lowest scores mark outliers.",
+)
+@estimator_option("decomposition", "robust-pca")
+@model_options
+@json_option
+def decompose(
+    data: str,
+    columns: str | None,
+    key: str | None,
+    transpose: bool,
+    header: bool | None,
+    model_path: Path | None,
+    low_rank: Path | None,
+    noise_path: Path | None,
+    coefficients: Path | None,
+    scores: Path | None,
+    as_json: bool,
+    **parameters: Any,
+) -> None:
+    """Separate DATA into a low-rank part and gross errors.
+
+    DATA is a file of any size, or - for CSV on standard input, which requires --model. At least one of
+    --low-rank, --noise, --coefficients and --scores must be given. The suffix of each file selects its
+    format: .npy, .csv, .tsv (both also with .gz), .parquet or .h5. Results are computed and written batch by
+    batch, so that memory does not grow with the number of samples.
+    """
+    requested = {"low_rank": low_rank, "noise": noise_path, "coefficients": coefficients, "scores": scores}
+    paths = {name: path for name, path in requested.items() if path is not None}
+    for path in paths.values():
+        check_writable(path)
+    if not paths:
+        raise click.UsageError(
+            "no output file was given: use at least one of --low-rank, --noise, --coefficients and --scores"
+        )
+    check_distinct_files(
+        {"--model": model_path, **{f"--{name.replace('_', '-')}": path for name, path in paths.items()}}
+    )
+    if model_path is not None:
+        reject_with_model(parameters)
+    with report_errors():
+        check_result_formats(paths.values())
+        stream = DataOptions(data, columns, key, transpose, header).open_stream()
+        model = load_or_fit_model(model_path, ModelOptions(**parameters), stream)
+        if "scores" in paths and not hasattr(model, "score_samples"):
+            raise click.ClickException(
+                f"{model_path} holds a {type(model).__name__}, which cannot score samples: leave out --scores"
+            )
+        column_names = {
+            "low_rank": stream.names,
+            "noise": stream.names,
+            "coefficients": model.get_feature_names_out() if "coefficients" in paths else None,
+            "scores": ["score"],
+        }
+
+        def compute(batch: Stream) -> dict[str, Array]:
+            results: dict[str, Array] = {}
+            if paths.keys() - {"scores"}:
+                parts = model.decompose(batch)._asdict()
+                results = {name: parts[name] for name in paths if name != "scores"}
+            if "scores" in paths:
+                results["scores"] = model.score_samples(batch)
+            return results
+
+        files = {name: ResultFile(path, column_names[name]) for name, path in paths.items()}
+        print_summary(write_results(stream, files, compute), as_json)

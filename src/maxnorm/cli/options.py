@@ -1,0 +1,248 @@
+"""Options that several commands share: how to read the data, and which model to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from maxnorm.cli.output import print_message
+
+if TYPE_CHECKING:
+    from maxnorm.streams import Stream
+
+Command = Callable[..., Any]
+
+ESTIMATOR_CLASSES = {
+    "decomposition": "MaxNormDecomposition",
+    "robust-pca": "OnlineRobustPCA",
+    "completion": "MaxNormCompletion",
+}
+"""Values of ``--estimator``, and the names of the classes in :mod:`maxnorm` that they select."""
+
+NOISE_NAMES = ("capped", "l1", "l21", "squared", "none")
+"""Values of ``--noise-model``: the names that the parameter ``noise`` of the estimators accepts.
+
+The names are repeated here because an import of the noise models would load NumPy, which makes
+``maxnorm --help`` and shell completion slow.
+"""
+
+
+def parse_number_or_auto(text: str) -> float | str:
+    """Return the number that ``text`` represents, or "auto"."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number nor 'auto'.") from None
+
+
+def parse_rank_or_auto(text: str) -> int | str:
+    """Return the number of components that ``text`` represents, or "auto"."""
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise click.BadParameter(f"{text!r} is neither an integer of at least 1 nor 'auto'.")
+    return int(text)
+
+
+def data_options(command: Command) -> Command:
+    """Add the argument DATA and the options that describe how to read it."""
+    for decorate in (
+        click.option(
+            "--transpose",
+            is_flag=True,
+            help="Read the columns of DATA as samples. By default, the rows are the samples.",
+        ),
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether the first line of a text file names the columns. "
+            "By default, this is detected from the first two lines.",
+        ),
+        click.option(
+            "--key",
+            metavar="NAME",
+            help="Name of the array to read, in a file that holds several (.npz, .h5, .zarr, .mat). "
+            "By default, the only two-dimensional array of the file is read.",
+        ),
+        click.option(
+            "--columns",
+            metavar="COLUMNS",
+            help="Features to use: names or positions, counted from 0 and separated by commas, or a range "
+            "of positions such as 1:20 or 1: (all but the first). By default, all columns are used.",
+        ),
+        click.argument("data"),
+    ):
+        command = decorate(command)
+    return command
+
+
+def model_options(command: Command) -> Command:
+    """Add the parameters of the model to fit."""
+    for decorate in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
+        click.option(
+            "--half-life",
+            type=float,
+            metavar="SAMPLES",
+            help="Number of samples over which the weight of a sample is halved, for data that drift. "
+            "By default, weights have no half-life.",
+        ),
+        click.option(
+            "--epochs",
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            help="Number of passes over DATA.",
+        ),
+        click.option(
+            "--lambda2",
+            type=parse_number_or_auto,
+            metavar="NUMBER|auto",
+            default="auto",
+            show_default=True,
+            help="Weight of the noise term, in units of the data: with a larger weight, fewer entries are "
+            'classified as gross errors. "auto" follows robust estimates of the scale of the data.',
+        ),
+        click.option(
+            "--lambda1",
+            type=parse_number_or_auto,
+            metavar="NUMBER|auto",
+            default="auto",
+            show_default=True,
+            help="Weight of the regularising norm: a larger weight shrinks the low-rank part more. "
+            '"auto" chooses a weight that suits the estimator and the data.',
+        ),
+        click.option(
+            "--noise-model",
+            "noise",
+            type=click.Choice(NOISE_NAMES),
+            help="Kind of errors in the data: single entries that are grossly wrong (capped, which rejects "
+            "them, or l1, which limits their influence), whole samples that are outliers (l21), dense "
+            "Gaussian noise (squared), or no gross errors (none). The default is none for completion, and "
+            "capped otherwise.",
+        ),
+        click.option(
+            "--biases",
+            is_flag=True,
+            help="Fit an overall mean, a bias per row and a bias per column before the low-rank part, as is "
+            "common for ratings. Only for completion.",
+        ),
+        click.option(
+            "--rank",
+            type=parse_rank_or_auto,
+            metavar="INTEGER|auto",
+            help='Number of components. "auto" selects it by the error in entries held out of the first '
+            "samples. The default is 10, or half the number of features if there are fewer than 20.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def estimator_option(*names: str) -> Callable[[Command], Command]:
+    """Add the choice between the estimators called ``names``, which are keys of ESTIMATOR_CLASSES."""
+    help_texts = {
+        "decomposition": "decomposition into a low-rank part and gross errors, regularised by the max-norm",
+        "robust-pca": "robust PCA, regularised by the nuclear norm",
+        "completion": "completion of missing entries, regularised by the max-norm",
+    }
+    return click.option(
+        "--estimator",
+        type=click.Choice(names),
+        default="decomposition",
+        show_default=True,
+        help="Estimator to fit: " + "; ".join(help_texts[name] for name in names) + ".",
+    )
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary as JSON instead of text."
+)
+
+
+class ModelOptions(NamedTuple):
+    """The options of :func:`estimator_option` and :func:`model_options`, as given by the user."""
+
+    estimator: str
+    rank: int | str | None
+    biases: bool
+    noise: str | None
+    lambda1: float | str
+    lambda2: float | str
+    epochs: int
+    half_life: float | None
+    seed: int
+
+    def make_estimator(self) -> Any:
+        """Return an estimator with these parameters that is not fitted yet."""
+        import maxnorm
+
+        optional: dict[str, Any] = {"noise": self.noise} if self.noise else {}
+        if self.estimator == "completion":
+            optional["biases"] = self.biases
+        elif self.biases:
+            raise click.UsageError(
+                "--biases is available only for completion: use it with `maxnorm complete` or with "
+                "`maxnorm fit --estimator completion`"
+            )
+        return getattr(maxnorm, ESTIMATOR_CLASSES[self.estimator])(
+            self.rank,
+            lambda1=self.lambda1,
+            lambda2=self.lambda2,
+            n_epochs=self.epochs,
+            half_life=self.half_life,
+            random_state=self.seed,
+            **optional,
+        )
+
+
+class DataOptions(NamedTuple):
+    """The argument and options of :func:`data_options`, as given by the user."""
+
+    data: str
+    columns: str | None
+    key: str | None
+    transpose: bool
+    header: bool | None
+
+    def open_stream(self) -> Stream:
+        """Open the data, and print what was detected about them."""
+        from maxnorm import open_stream
+
+        stream = open_stream(
+            self.data,
+            columns=_parse_columns(self.columns),
+            key=self.key,
+            transpose=self.transpose,
+            header=self.header,
+        )
+        for remark in stream.remarks:
+            print_message(remark)
+        return stream
+
+
+def _parse_columns(text: str | None) -> slice | list[str] | None:
+    """Return the columns that ``--columns`` selects: all (None), a range, or names and positions."""
+    if text is None:
+        return None
+    start, colon, stop = text.partition(":")
+    if colon and all(bound.lstrip("-").isdigit() or not bound for bound in (start, stop)):
+        return slice(int(start) if start else None, int(stop) if stop else None)
+    return [name.strip() for name in text.split(",")]
+
+
+def reject_with_model(names: Iterable[str]) -> None:
+    """Raise an error if any of these parameters of the current command was given together with --model."""
+    context = click.get_current_context()
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{options[name]} has no effect with --model, because the saved model has its own value: "
+                "leave out one of them"
+            )

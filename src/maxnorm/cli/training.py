@@ -1,0 +1,269 @@
+"""A training run of ``maxnorm fit`` that saves its model and can be resumed."""
+
+from __future__ import annotations
+
+import glob
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from maxnorm.cli.errors import EXIT_INTERRUPTED
+from maxnorm.cli.options import DataOptions
+from maxnorm.cli.output import print_message
+from maxnorm.cli.progress import RowProgress, show_row_progress
+
+if TYPE_CHECKING:
+    from maxnorm.streams import Stream
+
+
+class ObjectiveSchedule(NamedTuple):
+    """When the objective is evaluated during training.
+
+    An evaluation costs about as much as learning from a batch, so the intervals grow with the number of
+    samples: the history of a run over n samples has O(log n) values.
+    """
+
+    first_samples: int = 100
+    """Number of samples before the first evaluation."""
+    growth: float = 1.2
+    """Smallest ratio between the numbers of samples at consecutive evaluations for the history."""
+    display_seconds: float = 1.0
+    """Minimum time between evaluations for the progress bar."""
+
+    def is_due(self, n_samples: int, history: list[tuple[int, float]]) -> bool:
+        """Return whether the objective after ``n_samples`` is to be added to the history."""
+        return not history or n_samples >= self.growth * history[-1][0]
+
+    def max_batch(self, row: int) -> int:
+        """Return the largest batch after ``row`` rows that keeps to the schedule."""
+        return max(self.first_samples, int((self.growth - 1.0) * row))
+
+
+SCHEDULE = ObjectiveSchedule()
+
+
+def split_batches(stream: Stream, checkpoint_every: int | None) -> Stream:
+    """Return ``stream`` in batches small enough to evaluate the objective and to save checkpoints on time."""
+
+    def read_batches(start: int) -> Iterator[Any]:
+        row = start
+        for batch in stream.source(start):
+            while batch.shape[0]:
+                size = min(SCHEDULE.max_batch(row), checkpoint_every or batch.shape[0])
+                yield batch[:size]
+                row += min(size, batch.shape[0])
+                batch = batch[size:]
+
+    return replace(stream, source=read_batches)
+
+
+@dataclass
+class TrainingRun:
+    """A model in training, the file that it is saved to, and the progress of the training."""
+
+    path: Path
+    model: Any
+    data: DataOptions
+    checkpoint_every: int | None = None
+    n_epochs_done: int = 0
+    n_samples_before_epoch: int = 0  # samples learnt from before the current epoch
+    history: list[tuple[int, float]] = field(default_factory=list)  # (number of samples, objective)
+    finished: bool = False
+    seconds: float = 0.0
+
+    @classmethod
+    def start(
+        cls,
+        path: Path,
+        model: Any,
+        data: DataOptions,
+        checkpoint_every: int | None,
+        resume: bool,
+        overwrite: bool,
+    ) -> TrainingRun:
+        """Return a new run, or the run saved in ``path`` if ``resume`` is true and the file exists."""
+        new = cls(path, model, data, checkpoint_every)
+        for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            part.unlink(missing_ok=True)  # left by a process that was killed while it saved the model
+        if overwrite and not resume:
+            return new
+        if not path.exists():
+            if resume:
+                print_message(f"{path} does not exist yet: training starts from the first row")
+            return new
+        if not resume:
+            raise click.ClickException(
+                f"{path} already exists: use --resume to continue or --overwrite to replace it"
+            )
+        return new._load_progress()
+
+    def _load_progress(self) -> TrainingRun:
+        """Return the run saved in the model file, after a check that it has the same data and parameters."""
+        from maxnorm import persistence
+
+        try:
+            model, header = persistence.read(self.path)
+        except persistence.ModelFileError as error:
+            raise click.ClickException(
+                f"{error}; use --overwrite instead of --resume to replace it"
+            ) from error
+        about = header["about"]
+        if "finished" not in about:
+            raise click.ClickException(
+                f"{self.path} was not written by `maxnorm fit` and cannot be resumed: use --overwrite "
+                "instead of --resume to replace it"
+            )
+        self._check_same_run(model, about["source"])
+        return replace(
+            self,
+            model=model,
+            n_epochs_done=about["epoch"],
+            n_samples_before_epoch=about["before"],
+            history=[tuple(item) for item in about["history"]],
+            finished=about["finished"],
+            seconds=about["seconds"],
+        )
+
+    def _check_same_run(self, saved_model: Any, saved_data: dict[str, Any]) -> None:
+        """Raise an error if the saved run has another estimator, other parameters or other data."""
+        saved = {**saved_model.get_params(), **saved_data}
+        given = {**self.model.get_params(), **self.data._asdict()}
+        differing = [name for name, value in given.items() if saved.get(name) != value]
+        if type(saved_model) is not type(self.model):
+            before, now = type(saved_model).__name__, type(self.model).__name__
+        elif differing:
+            before = ", ".join(f"{name}={saved.get(name)!r}" for name in differing)
+            now = ", ".join(f"{name}={given[name]!r}" for name in differing)
+        else:
+            return
+        raise click.ClickException(
+            f"cannot resume {self.path}: it was fitted with {before}, but this command has {now}; use the "
+            "same data and options, or --overwrite instead of --resume to start again"
+        )
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples learnt from, each counted once per epoch."""
+        return int(self.model.n_samples_seen_) if self.model.__sklearn_is_fitted__() else 0
+
+    @property
+    def row(self) -> int:
+        """Number of rows learnt from in the current epoch."""
+        return self.n_samples - self.n_samples_before_epoch
+
+    def train(self, stream: Stream) -> None:
+        """Learn from the remaining rows of all epochs; the model is also saved on Ctrl-C and on errors."""
+        n_epochs = self.model.n_epochs
+        if n_epochs > 1 and not stream.repeatable:
+            raise click.ClickException(
+                f"{stream.title} can be read only once, but --epochs is {n_epochs}: use --epochs 1, or save "
+                "it as a file"
+            )
+        if not stream.repeatable:  # such a stream has only rows that were not read before
+            self.n_epochs_done, self.n_samples_before_epoch, self.finished = 0, self.n_samples, False
+        try:
+            for _ in range(self.n_epochs_done, n_epochs):
+                self._train_epoch(stream)
+            self.finished = True
+            self.save()
+        except KeyboardInterrupt:
+            print_message(self._save_after("interrupted"))
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        except (ValueError, MemoryError, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise click.ClickException(self._save_after(str(reason))) from error
+
+    def _train_epoch(self, stream: Stream) -> None:
+        n_epochs = self.model.n_epochs
+        title = "fitting" if n_epochs == 1 else f"epoch {self.n_epochs_done + 1} of {n_epochs}"
+        first_row = self.row
+        batches = split_batches(stream, self.checkpoint_every).from_row(first_row)
+        with show_row_progress(title, stream.n_samples or stream.n_expected, first_row) as progress:
+            self.model.partial_fit(batches, callback=BatchMonitor(self, progress))
+        if first_row and self.row == first_row and next(iter(stream.from_row(first_row - 1)), None) is None:
+            raise ValueError(
+                f"{stream.title} has fewer rows than the {first_row} already learnt from: resume with the "
+                "data of the first run"
+            )
+        self.model.flush()
+        self.n_epochs_done, self.n_samples_before_epoch = self.n_epochs_done + 1, self.n_samples
+
+    def _save_after(self, reason: str) -> str:
+        """Save the model after an early end, and return a message with its reason and how to continue."""
+        if not self.n_samples:
+            return f"{reason}; no model was saved, because no sample was learnt from"
+        try:
+            self.save()
+        except OSError as error:
+            return f"{reason}; the model could not be saved to {self.path}: {error.strerror}"
+        return (
+            f"{reason}; the model learnt from {self.n_samples:,} samples was saved to {self.path}: repeat "
+            "the command with --resume to continue"
+        )
+
+    def save(self) -> None:
+        """Write the model and the progress of the training to the model file."""
+        from maxnorm import persistence
+
+        about = {  # the keys are part of the format of model files
+            "data": self.data.data,
+            "source": self.data._asdict(),
+            "finished": self.finished,
+            "epoch": self.n_epochs_done,
+            "before": self.n_samples_before_epoch,
+            "seconds": round(self.seconds, 3),
+            "history": self.history,
+        }
+        persistence.save(self.model, self.path, about)
+
+    def summarise(self) -> dict[str, Any]:
+        """Return the main facts about the model, by name."""
+        return {
+            "estimator": type(self.model).__name__,
+            "samples": self.n_samples,
+            "features": int(self.model.n_features_in_),
+            "components": self.model.n_components_,
+            "lambda1": self.model.lambda1_,
+            "lambda2": self.model.lambda2_,
+            "objective": self.model.objective_,
+            "seconds": round(self.seconds, 3),
+            "model": str(self.path),
+        }
+
+
+class BatchMonitor:
+    """A callback of ``partial_fit`` that shows progress, records the objective and saves checkpoints."""
+
+    def __init__(self, run: TrainingRun, progress: RowProgress) -> None:
+        self.run = run
+        self.progress = progress
+        self.start = time.monotonic()
+        self.seconds_before = run.seconds
+        self.n_samples_saved = run.n_samples
+        self.last_display = 0.0
+
+    def __call__(self, _: object) -> None:
+        """Update everything after a batch; the model is that of the run, not the callback's argument."""
+        run, now = self.run, time.monotonic()
+        run.seconds = self.seconds_before + now - self.start
+        self.progress.update(run.row)
+        if SCHEDULE.is_due(run.n_samples, run.history):
+            run.history.append((run.n_samples, float(run.model.objective_)))
+        if self.progress.visible and now > self.last_display + SCHEDULE.display_seconds:
+            self.last_display = now
+            self.progress.show_note(f"objective {run.model.objective_:.4g}")
+        if run.checkpoint_every and run.n_samples >= self.n_samples_saved + run.checkpoint_every:
+            self.n_samples_saved = run.n_samples
+            self._save_checkpoint()
+
+    def _save_checkpoint(self) -> None:
+        try:
+            self.run.save()
+        except OSError as error:  # the disk may have room again at the next checkpoint
+            print_message(
+                f"cannot save {self.run.path}: {error.strerror}; training continues without this checkpoint"
+            )
