@@ -1,16 +1,20 @@
 """The batch problem agrees with its semidefinite form, and the online learner approaches it."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
 
+from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import encode
 from maxnorm.core.noise import L1, L21, Squared
 from maxnorm.core.norms import MaxNorm, NuclearNorm
 from maxnorm.core.state import State
-from maxnorm.learner import run
+from maxnorm.learner import learn
 from maxnorm.metrics import max_norm
 from maxnorm.paper.batch import objective, solve_batch
+from maxnorm.paper.exact import PlainMaxNorm, exact_learner
 
 NOISES = {
     "l1": (L1(0.3), lambda E: 0.3 * cp.sum(cp.abs(E))),
@@ -53,13 +57,14 @@ def test_value_is_that_of_the_convex_problem(norm, noise):
 
 
 def test_the_online_learner_approaches_the_batch_optimum():
-    """f_n at the basis learnt online, in the paper's manner, falls to that of the batch solution."""
+    """The empirical loss f_n at the basis of Algorithm 1 approaches that of the batch solution."""
     Z, rng = problem(400, 15)
-    norm, noise, L0 = MaxNorm(0.5), L1(0.3), rng.standard_normal((15, 4))
+    norm, noise, L0 = PlainMaxNorm(0.5), L1(0.3), rng.standard_normal((15, 4))
     best = solve_batch(Z, L0, norm=norm, noise=noise, tol=1e-6).value
+    learner = replace(exact_learner(norm, 0.3, L0), batch_size=5, forgetting=2.0)
     state, gaps = State.start(L0), []
     for _ in range(8):
-        state = run(state, np.array_split(Z, 80), norm=norm, noise=noise, forgetting=2.0)
+        state, _ = learn(learner, state, Batch(Z))
         code = encode(Z, state.L, norm=norm, noise=noise, tol=1e-8)
         gaps.append(objective(code, state.L, norm) / best - 1.0)
     assert gaps[-1] < 0.02

@@ -12,22 +12,28 @@ from sklearn.pipeline import make_pipeline
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm.core.batch import Batch
+from maxnorm.core.bias import fit_bias
 from maxnorm.core.linalg import products, row_norms, symmetric
 from maxnorm.core.norms import MaxNorm, NuclearNorm, max_norm_basis
 from maxnorm.core.sparse_encoding import (
     Prior,
     best_radius,
     encode_entries,
-    entries_of,
     pressure,
-    step_entries,
 )
 from maxnorm.core.state import State, surrogate
-from maxnorm.core.statistics import Biases, SufficientStatistics
+from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.learner import step
 from maxnorm.metrics import relative_error
+from maxnorm.sparse import SparseLearner
 
 RNG = np.random.default_rng(0)
+
+
+def observed_entries(X):
+    return Batch(np.asarray(X)).entries()
 
 
 def holes(n, p, share, seed=0):
@@ -46,7 +52,7 @@ def test_pairs_and_matrices():
 @pytest.mark.parametrize("size", [0.3, 3.0])
 def test_coefficients_are_optimal_for_what_is_observed(size):
     Z, L = holes(20, 12, 0.4), size * RNG.standard_normal((12, 3))
-    code = encode_entries(entries_of(Z), L, MaxNorm(1.0))
+    code = encode_entries(observed_entries(Z), L, MaxNorm(1.0))
     for z, r, loss in zip(Z, code.R, code.loss, strict=True):
         seen = ~np.isnan(z)
         gradient = L[seen].T @ (L[seen] @ r - z[seen])
@@ -62,7 +68,7 @@ def test_coefficients_are_optimal_for_what_is_observed(size):
 def test_statistics_feature_by_feature():
     Z, R, weights = holes(15, 6, 0.5), RNG.standard_normal((15, 3)), RNG.random(15)
     seen, filled = ~np.isnan(Z), np.nan_to_num(Z)
-    sparse = SufficientStatistics.from_entries(entries_of(Z), R, weights)
+    sparse = SufficientStatistics.from_entries(observed_entries(Z), R, weights)
     dense = SufficientStatistics.from_batch(filled, R, np.zeros(15), weights, seen)
     grams = np.einsum("ij,i,ia,ib->jab", seen, weights, R, R)
     np.testing.assert_allclose(symmetric(sparse.grams, 3), grams)
@@ -85,7 +91,7 @@ def test_a_prior_is_what_is_known_before_a_row_is_looked_at():
     Z, L = holes(20, 8, 0.7), RNG.standard_normal((8, 3))
     half = RNG.standard_normal((3, 3))
     prior = Prior(half @ half.T + np.eye(3), RNG.standard_normal(3))
-    code = encode_entries(entries_of(Z), L, None, prior=prior)
+    code = encode_entries(observed_entries(Z), L, None, prior=prior)
     for z, r in zip(Z, code.R, strict=True):
         seen = ~np.isnan(z)
         system = L[seen].T @ L[seen] + prior.precision
@@ -121,7 +127,7 @@ def test_the_basis_is_optimal_for_every_feature_at_once(lambda1):
 
 def test_the_nuclear_norm_solves_every_feature_by_itself():
     Z, R = holes(30, 5, 0.6), RNG.standard_normal((30, 2))
-    seen = SufficientStatistics.from_entries(entries_of(Z), R, np.ones(30))
+    seen = SufficientStatistics.from_entries(observed_entries(Z), R, np.ones(30))
     L = NuclearNorm(0.7).update_basis(np.ones((5, 2)), seen)
     for j in range(5):
         A = symmetric(seen.grams, 2)[j] + 0.7 * np.eye(2)
@@ -129,7 +135,7 @@ def test_the_nuclear_norm_solves_every_feature_by_itself():
 
 
 def test_the_best_radius_balances_loss_and_norm():
-    Z, L = entries_of(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
+    Z, L = observed_entries(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
     code = encode_entries(Z, L, MaxNorm(0.0))
     weight, tau = 0.5, row_norms(L).max()
     found = best_radius(pressure(code, np.ones(40)), weight * tau**2)
@@ -152,12 +158,12 @@ def test_without_pressure_the_ball_stays():
 
 def test_steps_lower_the_objective():
     data = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.7, random_state=0)
-    Z = entries_of(data.X)
+    Z = observed_entries(data.X)
     zeros = SufficientStatistics.zeros(30, 3, per_feature=True)
     state = State(L=0.3 * RNG.standard_normal((30, 3)), statistics=zeros)
     values = []
     for _ in range(10):
-        state = step_entries(state, Z, norm_of=lambda *_: MaxNorm(1.0), afresh=True)
+        state, _ = step(SparseLearner(lambda1=1.0, refit=True), state, Batch(Z))
         values.append(surrogate(state, MaxNorm(1.0)))
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     assert values[-1] < 0.5 * values[0]
@@ -167,10 +173,8 @@ def test_biases_of_rows_and_columns():
     rows, columns = RNG.standard_normal(200), RNG.standard_normal(50)
     X = 3.0 + rows[:, None] + columns
     X[RNG.random(X.shape) < 0.5] = np.nan
-    Z = entries_of(X)
-    biases = Biases.zeros(50)
-    for _ in range(30):
-        biases = biases.from_batch(Z, biases.rows(Z), np.ones(200))
+    Z = observed_entries(X)
+    biases = fit_bias(Z, rounds=30)
     level = biases.mean + biases.columns.mean() + biases.rows(Z).mean()
     assert level == pytest.approx(3.0 + rows.mean() + columns.mean(), abs=0.1)
     assert np.corrcoef(biases.columns, columns)[0, 1] > 0.99
@@ -202,18 +206,22 @@ def test_entries_are_recovered_from_gross_errors_and_gaps():
 def test_sparse_and_dense_are_the_same():
     X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X
     dense = MaxNormCompletion(3, random_state=0).fit(X)
-    for sparse in (entries_of(X), sp.coo_matrix(entries_of(X)), sp.csc_array(entries_of(X))):
+    for sparse in (
+        observed_entries(X),
+        sp.coo_matrix(observed_entries(X)),
+        sp.csc_array(observed_entries(X)),
+    ):
         model = MaxNormCompletion(3, random_state=0).fit(sparse)
         np.testing.assert_array_equal(model.components_, dense.components_)
         np.testing.assert_allclose(model.transform(sparse), dense.transform(X))
     pieces = MaxNormCompletion(3, random_state=0)
     for part in np.array_split(np.arange(400), 7):
-        pieces.partial_fit(entries_of(X)[part[0] : part[-1] + 1])
+        pieces.partial_fit(observed_entries(X)[part[0] : part[-1] + 1])
     np.testing.assert_array_equal(pieces.components_, dense.components_)
 
 
 def test_sparse_models_survive_halfway(tmp_path):
-    Z = entries_of(make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X)
+    Z = observed_entries(make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X)
     whole = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z)
     half = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z[:130])
     half.save(tmp_path / "m.maxnorm")
@@ -286,7 +294,7 @@ def ratings():
     stars = 3.0 + 0.6 * taste + 0.5 * rng.standard_normal((400, 1)) + 0.5 * rng.standard_normal(60)
     stars = np.clip(np.rint(stars + 0.3 * rng.standard_normal(stars.shape)), 1, 5)
     seen = rng.random(stars.shape) < 0.3
-    return stars, seen, entries_of(np.where(seen, stars, np.nan))
+    return stars, seen, observed_entries(np.where(seen, stars, np.nan))
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +342,8 @@ def test_rows_and_columns_without_anything(ratings):
     assert np.isfinite(model.transform(gap)).all()
     assert (
         abs(
-            model.predict(gap)[:, 7] - (model.state_.biases.mean + model.state_.biases.rows(entries_of(gap)))
+            model.predict(gap)[:, 7]
+            - (model.state_.biases.mean + model.state_.biases.rows(observed_entries(gap)))
         ).max()
         < 1e-6
     )
@@ -372,7 +381,7 @@ def test_biases_with_next_to_nothing_and_with_a_given_basis():
     few = sp.csr_array(np.array([[4.0, 0.0, 5.0], [3.0, 4.0, 0.0]]))
     model = MaxNormCompletion(2, biases=True, random_state=0).fit(few)
     assert 3.0 < model.predict(few).min() <= model.predict(few).max() < 6.0
-    Z = entries_of(holes(300, 12, 0.4) + 10.0)
+    Z = observed_entries(holes(300, 12, 0.4) + 10.0)
     given = MaxNormCompletion(2, biases=True, init=np.eye(2, 12), random_state=0).fit(Z)
     assert given.state_.biases.mean == pytest.approx(10.0, abs=0.2)
 
@@ -383,7 +392,7 @@ def test_zeros_and_equal_stars():
         for settings in (
             {},
             {"biases": True},
-            {"statistics": "per-feature"},
+            {"gram": "per-feature"},
             {"biases": True, "lambda1": 0.0},
         ):
             model = MaxNormCompletion(2, random_state=0, **settings).fit(X)
@@ -407,17 +416,21 @@ def test_rows_do_not_disturb_each_other(ratings, recommender):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"lambda1": 1.0}, {"noise": "capped"}, {"statistics": "shared"}, {"c": 2.0}, {"basis": "bcd"}],
+    [{"lambda1": 1.0}, {"noise": "capped"}, {"gram": "shared"}, {"c": 2.0}, {"basis_update": "bcd"}],
 )
 def test_sparse_is_dense_whatever_the_settings(settings):
     X = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.6, random_state=0).X
     dense = MaxNormCompletion(3, random_state=0, **{"lambda1": 0.1, **settings}).fit(X)
-    for pieces in ([entries_of(X)], [X[:20], entries_of(X[20:])], [entries_of(X[:20]), X[20:]]):
+    for pieces in (
+        [observed_entries(X)],
+        [X[:20], observed_entries(X[20:])],
+        [observed_entries(X[:20]), X[20:]],
+    ):
         model = MaxNormCompletion(3, random_state=0, **{"lambda1": 0.1, **settings})
         for piece in pieces:
             model.partial_fit(piece)
         np.testing.assert_array_equal(model.components_, dense.components_)
-    batches = [entries_of(X[:100]), entries_of(X[100:])]
+    batches = [observed_entries(X[:100]), observed_entries(X[100:])]
     streamed = MaxNormCompletion(3, random_state=0, **{"lambda1": 0.1, **settings}).fit(open_stream(batches))
     np.testing.assert_array_equal(streamed.components_, dense.components_)
 
@@ -436,7 +449,7 @@ def test_wrong_input(ratings, recommender):
         recommender.predict(Z, [0.5], [0])
     with pytest.raises(ValueError, match="k must be an integer of at least 1, got 0"):
         recommender.recommend(Z, 0)
-    for parameter, value in (("value_range", (5, 1)), ("biases", "yes"), ("statistics", "some")):
+    for parameter, value in (("value_range", (5, 1)), ("biases", "yes"), ("gram", "some")):
         with pytest.raises(ValueError, match=f"{parameter} of MaxNormCompletion must be"):
             MaxNormCompletion(2, **{parameter: value}).fit(Z)
     for wrong in (1e160 * Z, 1j * Z, sp.csr_array((5, 0))):

@@ -18,11 +18,13 @@ from sklearn.exceptions import NotFittedError
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
-from maxnorm.core.state import accumulated, split_missing
+from maxnorm.core.batch import Batch
+from maxnorm.core.state import accumulate
 from maxnorm.dask.blocks import BlockError, Blocks
-from maxnorm.dask.rounds import _contribution
+from maxnorm.dask.rounds import RoundSettings, learn_blocks
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.learner import step
+from maxnorm.estimators.validation import BatchReader
+from maxnorm.learner import Progress, step
 from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.streams import Stream, StreamError
 
@@ -62,7 +64,8 @@ def same(a, b, tolerance=1e-10):
 @pytest.mark.parametrize("model", ESTIMATORS)
 def test_a_fit_in_rounds_is_as_good_as_a_serial_one(model):
     seen = []
-    model = clone(model).fit(lazy(), callback=lambda m: seen.append(m.n_samples_seen_))
+    model = clone(model)
+    model.fit(lazy(), callback=lambda result: seen.append(model.n_samples_seen_))
     rounds = np.diff([0, *seen]) // ROWS
     assert rounds[0] == 1
     assert rounds.max() >= 4
@@ -84,58 +87,43 @@ def test_blocks_as_large_as_batches_are_the_serial_learner(model, settings):
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_a_round_is_one_large_batch(missing):
-    """Everything that is a plain sum agrees with one step on all rows of the round."""
+    """The sums of a round agree with those of one step on all of its rows."""
     Z = np.where(np.random.default_rng(0).random((600, P)) < missing, np.nan, X[:600])
     model = MaxNormDecomposition(D, forgetting=3.0, half_life=400.0, random_state=0).fit(X[:500])
-    state = model.state_
-    measure = model._measure(state.L, state)
-    blocks = Blocks.of(lazy(Z, 70))
-    since = [state.time + first for first in blocks.starts]
-    total = blocks.total(_contribution, 0, since, model, measure, np.dtype(np.float64))
-    settings = {k: v for k, v in measure.keywords.items() if k != "per_feature"}
-    expected, _ = step(state, *split_missing(Z), **settings)
-    found = accumulated(state, total)
+    learner, state = model.make_learner(), model.state_
+    settings = RoundSettings(BatchReader(False), seed=0, batch_size=600, half_life=400.0)
+    ((progress, result),) = learn_blocks(learner, Progress(state), Blocks.of(lazy(Z, 70)), settings)
+    whole, expected = step(learner, state, Batch(Z))[::-1]
+    found, expected = accumulate(state, result.added), accumulate(state, whole)
     for name in ("A", "B", "r", "loss", "weight", "entries"):
         np.testing.assert_allclose(
             getattr(found.statistics, name), getattr(expected.statistics, name), rtol=1e-9, atol=1e-9
         )
     assert (found.time, found.n_samples) == (expected.time, expected.n_samples) == (1100, 1100)
+    assert progress.state.n_samples == 1100
 
 
 @pytest.mark.parametrize("kind", ["rows", "entries"])
 def test_contributions_can_be_grouped_in_any_way(kind):
-    settings = {"forgetting": 3.0, "half_life": 400.0, "random_state": 0}
+    parameters = {"forgetting": 3.0, "half_life": 400.0, "random_state": 0}
     if kind == "rows":
-        model, Z = MaxNormDecomposition(D, **settings).fit(X[:500]), X.copy()
+        model, Z = MaxNormDecomposition(D, **parameters).fit(X[:500]), X.copy()
     else:
         Z = holes()[1]
-        model = MaxNormCompletion(D, biases=True, lambda1=0.1, **settings).fit(Z[:500])
-    Z[600:650] = np.nan  # nothing in it
-    measure = model._measure(model.state_.L, model.state_)
-    a, b, c, d = (measure(Z[i : i + 50], i) for i in (500, 550, 600, 650))
+        model = MaxNormCompletion(D, biases=True, lambda1=0.1, **parameters).fit(Z[:500])
+    Z[600:650] = np.nan  # empty samples
+    learner = model.make_learner()
+    state, settings = learner.begin(model.state_, None)
+    a, b, c, d = (learner.measure(Batch(Z[i : i + 50]), state.L, settings, i) for i in (500, 550, 600, 650))
     left, right = ((a + b) + c) + d, a + (b + (c + d))
     assert (left.n_samples, left.n_full) == (right.n_samples, right.n_full) == (200, 150)
-    for name in ("statistics", "scales", "fades", "biases"):
-        for field in vars(getattr(left, name) or left.fades):
-            x, y = (getattr(getattr(part, name) or part.fades, field) for part in (left, right))
+    assert (left.biases is not None) == (kind == "entries")
+    for name in ("statistics", "scales", "decay", *(["biases"] if left.biases is not None else [])):
+        for field, x in vars(getattr(left, name)).items():
             if x is not None:
-                np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-14)
+                np.testing.assert_allclose(x, getattr(getattr(right, name), field), rtol=1e-11, atol=1e-14)
     assert left.demand == pytest.approx(right.demand)
     np.testing.assert_allclose(left.pressure, right.pressure)
-    assert (left.biases is not None) == (kind == "entries")
-
-
-def test_a_round_of_entries_is_one_large_batch():
-    Z = entries(holes()[1][:600])
-    model = MaxNormCompletion(D, forgetting=3.0, half_life=400.0, lambda1=0.1, random_state=0).fit(Z[:500])
-    measure = model._measure(model.state_.L, model.state_)
-    whole, parts = measure(Z, 500), measure(Z[:250], 500) + measure(Z[250:], 750)
-    for name in ("A", "B", "r", "loss", "weight", "entries", "grams"):
-        np.testing.assert_allclose(
-            getattr(parts.statistics, name), getattr(whole.statistics, name), rtol=1e-9, atol=1e-12
-        )
-    np.testing.assert_allclose(parts.pressure, whole.pressure, atol=1e-12)
-    assert parts.fades.statistics == pytest.approx(whole.fades.statistics)
 
 
 def test_forgetting_follows_a_drift():
@@ -145,7 +133,7 @@ def test_forgetting_follows_a_drift():
     Z = np.concatenate([R[:2000] @ first.T, R[2000:] @ second.T])
     seen = []
     model = MaxNormDecomposition(D, half_life=200.0, random_state=0)
-    model.fit(lazy(Z, 5), callback=lambda m: seen.append(m.n_samples_seen_))
+    model.fit(lazy(Z, 5), callback=lambda result: seen.append(model.n_samples_seen_))
     assert np.diff(seen).max() == 20  # a tenth of the half-life
     serial = MaxNormDecomposition(D, half_life=200.0, random_state=0).fit(Z)
     ev = [expressed_variance(second, m.components_.T) for m in (model, serial)]
@@ -188,11 +176,12 @@ def test_lengths_that_nobody_knows_and_empty_blocks():
     model = MaxNormDecomposition(D, random_state=0).fit(chosen)
     assert model.n_samples_seen_ == (X[:, 0] > 0).sum()
     again = []
-    model.set_params(half_life=400.0).partial_fit(chosen, callback=lambda m: again.append(m.n_samples_seen_))
+    model.set_params(half_life=400.0)
+    model.partial_fit(chosen, callback=lambda result: again.append(model.n_samples_seen_))
     assert np.diff([model.n_samples_seen_ // 2, *again]).max() < 1.5 * ROWS
     hollow = da.from_array(X, chunks=((0, 1200, 0, 1200), P))
     said = []
-    late = MaxNormDecomposition(D, random_state=0).fit(hollow, callback=lambda m: said.append(m.n_iter_))
+    late = MaxNormDecomposition(D, random_state=0).fit(hollow, callback=lambda r: said.append(r.step))
     assert len(said) == 3  # nothing can be said of no samples
     for answer in (*late.decompose(hollow), late.transform(hollow), late.score_samples(hollow)):
         assert answer.compute().shape[0] == N
@@ -244,7 +233,7 @@ def test_many_rounds_of_one_block():
     """Looking for a block among many takes no time worth mentioning: 600 rounds of a few milliseconds."""
     model = MaxNormDecomposition(2, batch_size=10, random_state=0)
     seen = []
-    model.fit(lazy(X[:, :5], 4)[: 4 * 600], callback=lambda m: seen.append(m.n_samples_seen_))
+    model.fit(lazy(X[:, :5], 4)[: 4 * 600], callback=lambda result: seen.append(model.n_samples_seen_))
     assert len(seen) >= 300
 
 
@@ -279,7 +268,7 @@ def test_completion(sparse, biases):
         blocks = blocks.map_blocks(entries, dtype=float, meta=sp.csr_array((0, 0)))
     seen = []
     model = MaxNormCompletion(D + 2 * biases, biases=biases, n_epochs=3, random_state=0)
-    model.fit(blocks, callback=lambda m: seen.append(m.n_samples_seen_))
+    model.fit(blocks, callback=lambda result: seen.append(model.n_samples_seen_))
     assert np.diff(seen).max() >= 4 * ROWS
     assert relative_error(clean, model.transform(blocks).compute()) < 0.01
     np.testing.assert_allclose(
@@ -409,7 +398,7 @@ def test_a_poisoned_block_is_named_and_the_last_good_model_kept(kind, says):
     kept = []
     model = MaxNormDecomposition(D, random_state=0)
     with pytest.raises(BlockError, match=rf"block 17 \(rows 1700 to 1799\): .*{says}"):
-        model.fit(poisoned(kind), callback=lambda m: kept.append(m.components_.copy()))
+        model.fit(poisoned(kind), callback=lambda result: kept.append(model.components_.copy()))
     np.testing.assert_array_equal(model.components_, kept[-1])
     assert 1000 <= model.n_samples_seen_ < 1800
     assert model.transform(X).shape == (N, D)
@@ -434,13 +423,15 @@ def test_a_block_that_cannot_be_read():
 def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
     path = tmp_path / "model.maxnorm"
 
-    def keep(model):
+    model = MaxNormDecomposition(D, random_state=0)
+
+    def keep(result):
         model.save(path)
         if model.n_samples_seen_ >= 1000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        MaxNormDecomposition(D, random_state=0).fit(lazy(), callback=keep)
+        model.fit(lazy(), callback=keep)
     model = maxnorm.load(path)
     whole = MaxNormDecomposition(D, random_state=0).fit(lazy())
     same(model.partial_fit(lazy()[model.n_samples_seen_ :]).flush(), whole)
@@ -515,7 +506,7 @@ def test_workers_that_die_join_late_or_run_out_of_memory(bounded, reference, tmp
     ):
         before = set(client.scheduler_info()["workers"])
 
-        def join(model):
+        def join(result):
             if model.n_samples_seen_ == 600:
                 cluster.scale(4)
 

@@ -172,7 +172,7 @@ def test_completion_with_missing_and_gross_errors_at_once():
 def test_completion_with_the_papers_finite_c_approaches_the_limit():
     X = make_corrupted_low_rank(200, 15, 2, corruption=0.0, missing=0.3, random_state=0).X
     settings = {"n_components": 2, "batch_size": 20, "max_iter": 500, "forgetting": 1.0, "random_state": 0}
-    settings |= {"lambda1": 0.2, "statistics": "shared"}
+    settings |= {"lambda1": 0.2, "gram": "shared"}
     limit = MaxNormCompletion(**settings).fit(X).components_  # what is learnt; reading is by a prior
     gaps = [
         np.abs(MaxNormCompletion(c=c, **settings).fit(X).components_ - limit).max() for c in (10.0, 1e3, 1e6)
@@ -280,11 +280,11 @@ def test_in_a_pipeline(data):
 def test_bcd_says_when_it_diverges_and_keeps_the_model(data):
     model = MaxNormDecomposition(n_components=4, random_state=0).fit(data.X)
     state = model.state_
-    model.set_params(basis="bcd", lambda1=10.0, batch_size=1, half_life=2.0)
-    with pytest.raises(DivergenceError, match="basis='exact'"):
+    model.set_params(basis_update="bcd", lambda1=10.0, batch_size=1, half_life=2.0)
+    with pytest.raises(DivergenceError, match="basis_update='exact'"):
         model.partial_fit(data.X)
     assert model.state_ is state
-    tame = MaxNormDecomposition(n_components=4, basis="bcd", lambda1=1e-4, random_state=0).fit(data.X)
+    tame = MaxNormDecomposition(n_components=4, basis_update="bcd", lambda1=1e-4, random_state=0).fit(data.X)
     assert expressed_variance(data.basis, tame.components_.T) > 0.95
 
 

@@ -6,7 +6,7 @@ import pytest
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.core import noise
 from maxnorm.core.noise import CappedL1
-from maxnorm.core.sparse_encoding import predicted
+from maxnorm.core.sparse_encoding import predict_entries
 from maxnorm.datasets import make_corrupted_low_rank
 
 
@@ -23,12 +23,12 @@ def test_compiled_loops_agree_with_numpy(monkeypatch, dtype, leniency):
     capped = CappedL1(0.1, 3.0, components=4, leniency=leniency)
     thresholds = capped.thresholds(V)
     assert noise.compiled() is not None
-    pull, loss = capped.pull_at(V, thresholds), capped.loss_at(V, thresholds)
+    influence, loss = capped.influence(V, thresholds), capped.loss(V, thresholds)
     without_numba(monkeypatch)
-    assert pull.dtype == dtype
+    assert influence.dtype == dtype
     exact = 4 * np.finfo(dtype).eps
-    np.testing.assert_allclose(pull, capped.pull_at(V, thresholds), rtol=exact, atol=exact)
-    np.testing.assert_allclose(loss, capped.loss_at(V, thresholds), rtol=10 * exact)
+    np.testing.assert_allclose(influence, capped.influence(V, thresholds), rtol=exact, atol=exact)
+    np.testing.assert_allclose(loss, capped.loss(V, thresholds), rtol=10 * exact)
 
 
 @pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
@@ -49,9 +49,9 @@ def test_predicted_entries_agree_with_and_without_numba(monkeypatch):
     rng = np.random.default_rng(0)
     R, L = rng.standard_normal((50, 4)), rng.standard_normal((30, 4))
     rows, columns = rng.integers(50, size=500), rng.integers(30, size=500)
-    compiled = predicted(rows, columns, R, L)
+    compiled = predict_entries(rows, columns, R, L)
     without_numba(monkeypatch)
-    np.testing.assert_allclose(compiled, predicted(rows, columns, R, L), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(compiled, predict_entries(rows, columns, R, L), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(compiled, (R @ L.T)[rows, columns], rtol=1e-12, atol=1e-12)
 
 

@@ -112,7 +112,7 @@ def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
 
 def test_algorithm_4_as_printed_says_that_it_diverges():
     A, B = np.diag([1e-6, 1.0]), np.ones((4, 2))
-    with pytest.raises(DivergenceError, match="basis='exact'"):
+    with pytest.raises(DivergenceError, match="basis_update='exact'"):
         MaxNorm(1.0, "bcd").update_basis(
             np.ones((4, 2)), SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 1.0)
         )

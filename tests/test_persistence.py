@@ -12,6 +12,7 @@ import pytest
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
+from maxnorm.core.batch import Batch
 from maxnorm.core.noise import L1, CappedL1
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.persistence import FORMAT, HEADER, ModelFileError, read, save
@@ -35,7 +36,7 @@ def state(model):
         progress.state.n_samples,
         progress.state.n_steps,
         progress.state.time,
-        *(np.concatenate(progress.waiting) if progress.waiting else []),
+        *(Batch.join(progress.waiting).values if progress.waiting else []),
     ]
 
 

@@ -71,7 +71,7 @@ def test_a_cell_that_fails_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["figure-9"], "no figure 'figure-9'; there are grid"),
+        (["figure-9"], "unknown figure .figure-9.: use one of grid"),
         (["theory", "-o", os.devnull + "/x"], "cannot write to"),
     ],
 )
@@ -91,7 +91,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
-    assert "the same command goes on" in " ".join(output.split())
+    assert "repeat the command to continue" in " ".join(output.split())
     kept = list((tmp_path / "cells").glob("*.json"))
     assert kept
     for path in kept:

@@ -551,21 +551,24 @@ def test_a_file_deleted_during_reading_raises_an_error_with_the_row(tmp_path):
 
 
 def test_a_callback_runs_after_every_batch_and_may_stop_the_fit():
-    seen = []
-    MaxNormDecomposition(3, random_state=0).fit(
-        open_stream(DATA, batch_size=300), callback=lambda model: seen.append(model.n_samples_seen_)
-    )
-    assert seen == [300, 600, 900]
+    steps = []
+    model = MaxNormDecomposition(3, batch_size=300, random_state=0)
+    model.fit(open_stream(DATA), callback=lambda result: steps.append((result.step, result.n_samples)))
+    assert steps == [(1, 300), (2, 600), (3, 900)]
+    model.fit(open_stream(DATA, batch_size=120), callback=lambda result: result.step == 2)
+    assert (model.n_iter_, model.n_samples_seen_) == (2, 600)
 
+
+def test_an_error_in_a_callback_keeps_the_batches_learnt_from_a_stream():
     class StopFitting(Exception):
         pass
 
-    def stop(model):
+    def fail(result):
         raise StopFitting
 
-    model = MaxNormDecomposition(3, random_state=0)
+    model = MaxNormDecomposition(3, batch_size=300, random_state=0)
     with pytest.raises(StopFitting):
-        model.partial_fit(open_stream(DATA, batch_size=300), callback=stop)
+        model.partial_fit(open_stream(DATA), callback=fail)
     assert model.n_samples_seen_ == 300
 
 

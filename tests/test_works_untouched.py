@@ -140,9 +140,9 @@ def test_wrong_parameters_name_argument_value_and_remedy(Estimator, parameter, v
 
 def test_wrong_basis_and_c():
     with pytest.raises(
-        ValueError, match="basis of MaxNormDecomposition must be 'exact' or 'bcd', got 'fast'"
+        ValueError, match="basis_update of MaxNormDecomposition must be 'exact' or 'bcd', got 'fast'"
     ):
-        MaxNormDecomposition(basis="fast").fit(np.ones((3, 3)))
+        MaxNormDecomposition(basis_update="fast").fit(np.ones((3, 3)))
     with pytest.raises(
         ValueError, match="c of MaxNormCompletion must be a finite number above 0 or None, got 0"
     ):

@@ -292,7 +292,9 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
                     self._progress = flush(learner, self._progress, monitor.watch)
 
     def _keep(self, result: StepResult) -> None:
-        self._progress = Progress(result.state)
+        """Let the model be what it is after a step, so that a callback can use and save it."""
+        if self._progress.state is not result.state:
+            self._progress = Progress(result.state)
 
     def _learn(
         self, learner: Learner, source: Batch | Stream | Blocks, watch: Callable[[StepResult], object] | None
@@ -327,8 +329,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
                 set_features(self, blocks.names, blocks.n_features)
             self._progress = progress
             if watch is not None and result is not None:
-                watch(result)
-                self._progress = progress  # with the rows that wait
+                watch(StepResult(progress.state, result.added))
 
     def _draw_seed(self) -> int:
         """Return the seed of the first basis; nothing is drawn if the basis is given."""
