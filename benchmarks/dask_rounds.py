@@ -137,7 +137,7 @@ def measure_rounds(kind, d, name, data):
     d : int
         Number of components.
     name : {"serial", "default"} or int
-        Without Dask, with rounds of the default size, or with rounds of so many blocks.
+        Without Dask, with rounds of the default size, or with rounds of this number of blocks.
     data : CorruptedLowRank
         Data set.
     """

@@ -13,7 +13,7 @@ from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
 from maxnorm.paper.measure import measure_curve
 from maxnorm.paper.methods import METHODS, Setup
-from maxnorm.paper.problems import random_orthonormal
+from maxnorm.paper.problems import Problem, random_orthonormal
 
 
 class CleanPCA:
@@ -150,11 +150,9 @@ def main():
         title=f"the paper's protocol: expressed variance after {marks} samples",
     )
     for d, rho, magnitude, dense in PROTOCOL:
-        data = make_corrupted_low_rank(
-            5000, 400, d, corruption=rho, magnitude=magnitude, dense_noise=dense, random_state=1
-        )
+        data = Problem("corrupted", d, rho, magnitude, dense).make()
         cells = format_comparison(data.X, data.basis, d)
-        clean = make_corrupted_low_rank(5000, 400, d, corruption=0.0, dense_noise=dense, random_state=1)
+        clean = Problem("clean", d, 0.0, dense_noise=dense).make()
         cells.append(format_curve(CleanPCA(d), clean.X, data.basis) if dense else "")
         corrupted = np.abs(data.noise) > 5 * dense
         cells.append(format_curve(OraclePCA(d, corrupted), data.X, data.basis) if dense and rho else "")

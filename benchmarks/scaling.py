@@ -35,7 +35,7 @@ def measure_samples(ends):
     """
     rows = []
     for Learner in LEARNERS:
-        # Tracing slows down, so a second learner sees the same samples for the measurement of memory.
+        # Tracing memory slows a learner down, so time and memory are measured on two equal learners.
         timed, traced = Learner(20, random_state=0), Learner(20, random_state=0)
         seconds, seen, previous, remaining = 0.0, 0, 0, list(ends)
         for block in corrupted_stream(400, 20, ends[-1], 0.3, seed=0, block=1000)[1]:

@@ -31,7 +31,7 @@ def make_block():
 
 
 def write_file(path, copies):
-    """Write a .npy file with so many copies of the block, without holding it in memory."""
+    """Write a .npy file that repeats the block ``copies`` times, without holding it in memory."""
     rows = make_block()
     header = np.lib.format.open_memmap(path, mode="w+", dtype=rows.dtype, shape=(copies * BLOCK, FEATURES))
     offset = header.offset
@@ -53,7 +53,7 @@ def learn(stream):
 def memory_stream(copies):
     """Return a stream of the same batches without a file."""
     rows = make_block()
-    size = open_stream(rows).source(0).__next__().shape[0]
+    size = next(open_stream(rows).source(0)).shape[0]
     parts = [rows[i : i + size] for i in range(0, BLOCK, size)]
     return Stream(lambda start: iter(parts * copies), "memory", in_background=False)
 

@@ -1,14 +1,17 @@
-"""The scripts in benchmarks/ run on small problems. What they measure is not tested here."""
+"""The harness measures what it states, and the scripts in benchmarks/ run on small problems."""
 
 import json
 import sys
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
-from maxnorm.paper.methods import METHODS
-from maxnorm.paper.problems import Problem
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.paper.measure import LearningCurve, measure_curve
+from maxnorm.paper.methods import METHODS, Setup
+from maxnorm.paper.problems import Problem, corrupted_stream
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -19,6 +22,43 @@ def scripts(monkeypatch):
     yield
     for name in [path.stem for path in BENCHMARKS.glob("*.py")]:
         sys.modules.pop(name, None)
+
+
+class Identity:
+    """A learner that has learnt the whole space from the start."""
+
+    components_ = np.eye(4)
+
+    def partial_fit(self, X):
+        pass
+
+
+def test_a_learning_curve_ends_at_the_time_limit_and_times_only_learning():
+    ticks = iter(range(100))
+    blocks = (np.ones((3, 4)) for _ in range(10))
+    curve = measure_curve(Identity(), blocks, np.eye(4), time_limit=2.0, clock=lambda: float(next(ticks)))
+    assert curve == LearningCurve([3, 6, 9], [1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+
+
+def test_a_learning_curve_reaches_a_level_at_its_first_point_above_it():
+    curve = LearningCurve([10, 20, 30], [0.1, 0.2, 0.3], [0.4, 0.8, 0.7])
+    assert curve.first_reaching(0.6) == (20, 0.2)
+    assert curve.first_reaching(0.9) is None
+
+
+def test_a_stream_has_all_samples_in_its_subspace_apart_from_the_corrupted_entries():
+    basis, blocks = corrupted_stream(20, 3, 50, 0.0, seed=0, block=20)
+    X = np.concatenate(list(blocks))
+    assert X.shape == (50, 20)
+    np.testing.assert_allclose(X @ basis @ basis.T, X, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.installed])
+def test_every_method_learns_a_basis_of_the_given_rank(name):
+    X = make_corrupted_low_rank(60, 20, 3, corruption=0.0, random_state=0).X
+    learner = METHODS[name].make(Setup(20, 3))
+    learner.partial_fit(X)
+    assert learner.components_.shape == (3, 20)
 
 
 def test_bench_runs_every_installed_method_and_reports_it(tmp_path):

@@ -16,7 +16,7 @@ from maxnorm.learner import step
 class ExactAlgorithm:
     """Algorithm 1 with one sample per step, exact solvers, and no forgetting.
 
-    Only this class and ``maxnorm.paper.batch`` call the engine of the library on behalf of the experiments.
+    This class is the only place where the experiments call ``maxnorm.learner``.
 
     Parameters
     ----------

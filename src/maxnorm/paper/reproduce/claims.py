@@ -28,7 +28,7 @@ class Thresholds:
     ahead : float
         Smallest difference in expressed variance by which a method counts as ahead of another.
     much_corruption : float
-        Smallest share of corrupted entries that is called much; the paper calls these tasks hard.
+        Smallest share of corrupted entries that is called much. The paper calls such tasks hard.
     """
 
     agree: float = 0.95
