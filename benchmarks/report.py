@@ -1,75 +1,92 @@
-"""Turn the results of bench.py into a Markdown page and plots.
+"""Write the results of bench.py as a Markdown page with plots.
 
-python benchmarks/report.py docs/benchmarks     # once more from results.json
+python benchmarks/report.py docs/benchmarks     # write the report again from results.json
 """
 
 import json
 import sys
 from pathlib import Path
 
-LABELS = {
+AXES = {
     "samples": "samples seen",
     "features": "features (10 components)",
     "components": "components (400 features)",
 }
+EXPLANATION = """\
+One BLAS thread is used unless stated otherwise. The machine is shared, so compare ratios rather than
+milliseconds.
+
+The tables show the expressed variance (EV) of the true subspace, which is 1 if it is recovered; the time of
+the solver alone; the peak memory beside the data (for streams: over the first 1,000 samples); and the samples
+and seconds after which an EV of 0.5, 0.8 and 0.95 is reached. There are 400 features; entries of the signal
+are below 1 and errors are up to 1000 unless the title says otherwise. Batch methods see all samples at once.
+A stream that takes more than a minute is stopped."""
 
 
 def write_report(results, folder):
-    """Write README.md, curves.png and scaling.png next to results.json."""
+    """Write README.md, curves.png and scaling.png.
+
+    Parameters
+    ----------
+    results : dict
+        Results of bench.py, the content of results.json.
+    folder : Path
+        Folder of the report.
+    """
     draw_curves(results["compared"], folder / "curves.png")
     draw_scaling(results["scaling"], folder / "scaling.png")
+    (folder / "README.md").write_text("\n".join(format_page(results)) + "\n")
+
+
+def format_page(results):
+    """Yield the lines of the page."""
     machine = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     command = "python benchmarks/bench.py" + (" --quick" if results["quick"] else "")
-    lines = [
-        "# Benchmarks",
-        "",
+    yield "# Benchmarks"
+    yield ""
+    yield (
         f"`{command}` on {machine['date']}: {machine['processor']}, {machine['cores']} cores, Python "
-        f"{machine['python']}; {versions}.",
-        "One BLAS thread unless said otherwise. Read ratios rather than milliseconds: the machine is shared.",
-        "",
-        "Expressed variance (EV) of the true subspace; time of the solve alone; the most memory held",
-        "beside the data (streams: over the first 1,000 samples); samples and seconds after which EV 0.5,",
-        "0.8 and 0.95 are passed. 400 features; entries of the signal are below 1 and errors up to 1000",
-        "unless the name says otherwise. Batch methods see all samples at once. A stream that takes more",
-        "than a minute is stopped.",
-        "",
-        "![expressed variance against samples and seconds](curves.png)",
-    ]
+        f"{machine['python']}; {versions}."
+    )
+    yield EXPLANATION
+    yield ""
+    yield "![expressed variance against samples and seconds](curves.png)"
     if results["missing"]:
-        lines += ["", f"Not installed, left out: {', '.join(results['missing'])}."]
-    for problem in dict.fromkeys(record["problem"] for record in results["compared"]):
-        lines += [
-            "",
-            f"## {problem}",
-            "",
-            *compared([r for r in results["compared"] if r["problem"] == problem]),
-        ]
-    lines += [
-        "",
-        "## How it scales",
-        "",
-        "![milliseconds a sample](scaling.png)",
-        "",
-        *scaled(results["scaling"]),
-    ]
-    (folder / "README.md").write_text("\n".join(lines) + "\n")
+        yield ""
+        yield f"Not installed and therefore left out: {', '.join(results['missing'])}."
+    for problem in distinct(results["compared"], "problem"):
+        yield ""
+        yield f"## {problem}"
+        yield ""
+        yield from format_comparison([r for r in results["compared"] if r["problem"] == problem])
+    yield ""
+    yield "## Scaling"
+    yield ""
+    yield "![milliseconds per sample](scaling.png)"
+    yield ""
+    yield from format_scaling(results["scaling"])
 
 
-def compared(records):
-    """Return the table of one problem."""
+def distinct(records, key):
+    """Return the distinct values of a key, in the order in which they occur."""
+    return list(dict.fromkeys(record[key] for record in records))
+
+
+def format_comparison(records):
+    """Yield the table of one problem; times are compared with the first record."""
     ours = records[0]["ms"]
-    yield "| method | EV | samples | ms a sample | times ours | MB | to EV 0.5 | 0.8 | 0.95 |"
+    yield "| method | EV | samples | ms per sample | times ours | MB | to EV 0.5 | 0.8 | 0.95 |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for r in records:
-        goals = " | ".join(
-            f"{at[0]}, {at[1]:.2f} s" if (at := r["reached"][goal]) else "-"
-            for goal in ("0.5", "0.8", "0.95")
+        levels = " | ".join(
+            f"{point[0]}, {point[1]:.2f} s" if (point := r["reached"][level]) else "-"
+            for level in ("0.5", "0.8", "0.95")
         )
         memory = "-" if r["megabytes"] is None else f"{r['megabytes']:.1f}"
         samples = f"{r['samples']} (stopped)" if r["stopped"] else f"{r['samples']}"
         times = f"{r['ms']:.3f} | {r['ms'] / ours:.1f}"
-        yield f"| {r['method']} | {r['ev']:.4f} | {samples} | {times} | {memory} | {goals} |"
+        yield f"| {r['method']} | {r['ev']:.4f} | {samples} | {times} | {memory} | {levels} |"
     better = [f"{r['method']} ({r['ev']:.4f})" for r in records[1:] if r["ev"] > records[0]["ev"] + 0.0002]
     faster = [r["method"] for r in records[1:] if r["ms"] < 0.95 * ours]
     yield ""
@@ -77,16 +94,16 @@ def compared(records):
     yield f"Faster: {', '.join(faster) or 'none'}."
 
 
-def scaled(tables):
-    """Return the tables of growth."""
+def format_scaling(tables):
+    """Yield the tables of time and memory against the size of the problem."""
     yield "Time and memory against the number of samples (400 features, 20 components):"
     yield ""
-    yield "| learner | samples seen | ms a sample since the row before | MB held |"
+    yield "| learner | samples seen | ms per sample since the previous row | peak MB |"
     yield "|---|---|---|---|"
     for r in tables["samples"]:
         yield f"| {r['learner']} | {r['samples']} | {r['ms']:.3f} | {r['megabytes']:.1f} |"
     yield ""
-    yield "BLAS threads, seconds for 1,000 samples with `MaxNormDecomposition`:"
+    yield "Seconds for 1,000 samples with `MaxNormDecomposition`, by number of BLAS threads:"
     yield ""
     yield "| features, components | one thread | all threads | one, a core busy | all, a core busy |"
     yield "|---|---|---|---|---|"
@@ -100,26 +117,22 @@ def scaled(tables):
             f"{r['samples']} samples and {r['s']:.1f} s."
         )
     for r in tables["film"]:
+        implementation = "Numba" if r["with"] == "fast" else r["with"]
         yield (
-            f"- Film of 76,800 pixels, 5 components, single precision, `{r['learner']}`, {r['with']}: "
-            f"{r['learning']:.0f} frames a second learning, {r['reading']:.0f} reading."
+            f"- Film of 76,800 pixels, 5 components, single precision, `{r['learner']}` with "
+            f"{implementation}: {r['learning']:.0f} frames per second learnt, {r['reading']:.0f} decomposed."
         )
     for r in tables["single"]:
-        yield f"- A row of 50 features a call, `{r['learner']}`: {r['microseconds']:.0f} µs with validation."
+        microseconds = f"{r['microseconds']:.0f} µs"
+        yield f"- One row of 50 features per call, `{r['learner']}`: {microseconds}, validation included."
 
 
 def draw_curves(records, path):
-    """Draw expressed variance against samples and against seconds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    problems = list(dict.fromkeys(record["problem"] for record in records))
-    names = list(dict.fromkeys(record["method"] for record in records))
-    colours = dict(
-        zip(names, plt.get_cmap("tab20").colors[::2] + plt.get_cmap("tab20").colors[1::2], strict=False)
-    )
+    """Draw expressed variance against samples and against seconds, one column per problem."""
+    plt = import_pyplot()
+    problems, methods = distinct(records, "problem"), distinct(records, "method")
+    palette = plt.get_cmap("tab20").colors
+    colours = dict(zip(methods, palette[::2] + palette[1::2], strict=False))
     figure, axes = plt.subplots(
         2, len(problems), figsize=(3.4 * len(problems), 6.4), sharey=True, layout="constrained", squeeze=False
     )
@@ -128,9 +141,9 @@ def draw_curves(records, path):
             if r["problem"] != problem:
                 continue
             samples, seconds, ev = zip(*r["curve"], strict=True)
-            mark = "o" if len(samples) == 1 else ""
-            column[0].plot(samples, ev, color=colours[r["method"]], marker=mark, label=r["method"])
-            column[1].plot(seconds, ev, color=colours[r["method"]], marker=mark)
+            style = {"color": colours[r["method"]], "marker": "o" if len(samples) == 1 else ""}
+            column[0].plot(samples, ev, label=r["method"], **style)
+            column[1].plot(seconds, ev, **style)
         column[0].set(title=problem.replace(", ", ",\n"), xlabel="samples", ylim=(0, 1.02))
         column[1].set(xlabel="seconds", xscale="log")
     for row in axes:
@@ -141,21 +154,27 @@ def draw_curves(records, path):
 
 
 def draw_scaling(tables, path):
-    """Draw milliseconds a sample against what grows."""
+    """Draw milliseconds per sample against samples, features and components."""
+    plt = import_pyplot()
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    for ax, (key, label) in zip(axes, AXES.items(), strict=True):
+        for learner in distinct(tables[key], "learner"):
+            points = [(r[key], r["ms"]) for r in tables[key] if r["learner"] == learner]
+            ax.plot(*zip(*points, strict=True), marker="o", label=learner)
+        ax.set(xlabel=label, ylabel="ms per sample", xscale="log", yscale="log")
+    axes[0].legend()
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+
+
+def import_pyplot():
+    """Return matplotlib.pyplot with a backend that needs no display."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
-    for ax, (key, label) in zip(axes, LABELS.items(), strict=True):
-        for learner in dict.fromkeys(r["learner"] for r in tables[key]):
-            points = [(r[key], r["ms"]) for r in tables[key] if r["learner"] == learner]
-            ax.plot(*zip(*points, strict=True), marker="o", label=learner)
-        ax.set(xlabel=label, ylabel="ms a sample", xscale="log", yscale="log")
-    axes[0].legend()
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
+    return plt
 
 
 if __name__ == "__main__":

@@ -1,75 +1,81 @@
-"""How the time and the memory of our learner grow: with samples, features, components and threads."""
+"""Measure how time and memory of the estimators grow with samples, features, components and BLAS threads.
+
+Each function returns a table: a list of rows, which are dictionaries. ``bench.py`` runs them.
+"""
 
 import multiprocessing
 import time
-import tracemalloc
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
-from measure import clock
-from problems import film
 from threadpoolctl import threadpool_limits
 
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.core import noise
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.metrics import expressed_variance
+from maxnorm.paper.measure import measure_curve, measure_peak_memory, measure_seconds
+from maxnorm.paper.problems import corrupted_stream
 
 LEARNERS = (MaxNormDecomposition, OnlineRobustPCA)
 
 
-def stream(p, d, n, chunk=1000, seed=0):
-    """Yield chunks of an endless stream, so that no data set has to fit in memory."""
-    rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.standard_normal((p, d)))[0]
-    for start in range(0, n, chunk):
-        rows = min(chunk, n - start)
-        clean = rng.standard_normal((rows, d)) @ basis.T
-        yield clean + np.where(rng.random((rows, p)) < 0.3, rng.uniform(-1000, 1000, (rows, p)), 0.0)
+def measure_samples(ends):
+    """Measure milliseconds per sample and peak memory on a growing stream of 400 features and rank 20.
 
+    Parameters
+    ----------
+    ends : list of int
+        Numbers of samples at which the measurements are taken, in increasing order.
 
-def with_samples(ends):
-    """Milliseconds a sample between one number of samples and the next, and megabytes held up to there."""
+    Returns
+    -------
+    list of dict
+        For each estimator and number of samples: "ms" per sample since the previous row, and the "megabytes"
+        that learning from the last 1000 samples has allocated.
+    """
     rows = []
     for Learner in LEARNERS:
-        model, seconds, seen, ends_left = Learner(20, random_state=0), 0.0, 0, list(ends)
-        since, tracked = 0, Learner(20, random_state=0)
-        for chunk in stream(400, 20, ends[-1]):
-            took, _ = clock(model.partial_fit, chunk)
-            seconds, seen = seconds + took, seen + len(chunk)
-            if seen >= ends_left[0]:
-                tracemalloc.start()
-                tracked.partial_fit(chunk)
-                rows.append(
-                    {
-                        "learner": Learner.__name__,
-                        "samples": seen,
-                        "ms": 1e3 * seconds / (seen - since),
-                        "megabytes": tracemalloc.get_traced_memory()[1] / 1e6,
-                    }
-                )
-                tracemalloc.stop()
-                since, seconds = seen, 0.0
-                ends_left.pop(0)
-            else:
-                tracked.partial_fit(chunk)
+        # Tracing memory slows a learner down, so time and memory are measured on two equal learners.
+        timed, traced = Learner(20, random_state=0), Learner(20, random_state=0)
+        seconds, seen, previous, remaining = 0.0, 0, 0, list(ends)
+        for block in corrupted_stream(400, 20, ends[-1], 0.3, seed=0, block=1000)[1]:
+            seconds += measure_seconds(timed.partial_fit, block)[0]
+            seen += len(block)
+            if seen < remaining[0]:
+                traced.partial_fit(block)
+                continue
+            rows.append(
+                {
+                    "learner": Learner.__name__,
+                    "samples": seen,
+                    "ms": 1e3 * seconds / (seen - previous),
+                    "megabytes": measure_peak_memory(traced, [block]),
+                }
+            )
+            previous, seconds = seen, 0.0
+            remaining.pop(0)
     return rows
 
 
-def with_sizes(sizes, n):
-    """Milliseconds a sample for pairs of features and components."""
+def measure_sizes(sizes, n):
+    """Measure milliseconds per sample for pairs of features and components, on n samples each."""
     rows = []
     for p, d in sizes:
         X = make_corrupted_low_rank(n, p, d, corruption=0.3, random_state=0).X
         for Learner in LEARNERS:
-            best = min(clock(Learner(d, random_state=0).fit, X)[0] for _ in range(2))
+            best = best_seconds(Learner, d, X, 2)
             rows.append({"learner": Learner.__name__, "features": p, "components": d, "ms": 1e3 * best / n})
     return rows
 
 
+def best_seconds(Learner, d, X, repetitions):
+    """Return the shortest time of a fit over some repetitions."""
+    return min(measure_seconds(Learner(d, random_state=0).fit, X)[0] for _ in range(repetitions))
+
+
 @contextmanager
 def busy_core():
-    """Keep one core busy with something else."""
+    """Keep one core busy with another process."""
     process = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
     process.start()
     time.sleep(1.0)
@@ -85,52 +91,64 @@ def _spin():
         pass
 
 
-def with_threads(sizes, n):
-    """Seconds of one pass with one BLAS thread, with all of them, and with all while a core is busy."""
+def measure_threads(sizes, n):
+    """Measure seconds of a fit with one BLAS thread and with all, on a free machine and with one core busy.
+
+    Parameters
+    ----------
+    sizes : list of (int, int)
+        Pairs of features and components.
+    n : int
+        Number of samples.
+    """
     rows = []
     for p, d in sizes:
         X = make_corrupted_low_rank(n, p, d, corruption=0.3, random_state=0).X
-
-        def fit(X=X, d=d):
-            return min(clock(MaxNormDecomposition(d, random_state=0).fit, X)[0] for _ in range(3))
-
-        with threadpool_limits(1):
-            one = fit()
-        row = {"features": p, "components": d, "one": one, "all": fit()}
-        with busy_core():
-            row["all, a core busy"] = fit()
-            with threadpool_limits(1):
-                row["one, a core busy"] = fit()
+        row = {"features": p, "components": d}
+        for suffix, load in (("", nullcontext), (", a core busy", busy_core)):
+            with load():
+                with threadpool_limits(1):
+                    row[f"one{suffix}"] = best_seconds(MaxNormDecomposition, d, X, 3)
+                row[f"all{suffix}"] = best_seconds(MaxNormDecomposition, d, X, 3)
         rows.append(row)
     return rows
 
 
-def large(p, d, goals=(0.6, 0.98)):
-    """Seconds and samples to an expressed variance, where the paper reports 50 minutes to 0.6."""
+def measure_large(p, d, levels=(0.6, 0.98)):
+    """Measure samples and seconds up to an expressed variance; the paper reports 50 minutes to 0.6.
+
+    Parameters
+    ----------
+    p, d : int
+        Features, which is also the number of samples, and components.
+    levels : tuple of float, default=(0.6, 0.98)
+        Expressed variances.
+    """
     data = make_corrupted_low_rank(p, p, d, corruption=0.3, random_state=1)
-    model, seconds, left, rows = MaxNormDecomposition(d, random_state=0), 0.0, list(goals), []
-    for start in range(0, p, p // 12):
-        chunk = data.X[start : start + p // 12]
-        seconds += clock(model.partial_fit, chunk)[0]
-        ev = expressed_variance(data.basis, model.components_.T)
-        while left and ev >= left[0]:
-            rows.append(
-                {
-                    "features": p,
-                    "components": d,
-                    "ev": left.pop(0),
-                    "samples": start + len(chunk),
-                    "s": seconds,
-                }
-            )
-        if not left:
-            break
-    return rows
+    size = p // 12
+    blocks = (data.X[start : start + size] for start in range(0, p, size))
+    curve = measure_curve(MaxNormDecomposition(d, random_state=0), blocks, data.basis)
+    reached = {level: curve.first_reaching(level) for level in levels}
+    return [
+        {"features": p, "components": d, "ev": level, "samples": point[0], "s": point[1]}
+        for level, point in reached.items()
+        if point is not None
+    ]
+
+
+def make_film(n_frames, n_pixels, seed=0):
+    """Return single-precision frames: three backgrounds in varying light, a moving object, and noise."""
+    rng = np.random.default_rng(seed)
+    background = rng.uniform(0, 255, (3, n_pixels)).astype(np.float32)
+    X = rng.uniform(0.3, 0.4, (n_frames, 3)).astype(np.float32) @ background
+    X += 2 * rng.standard_normal(X.shape, dtype=np.float32)
+    X[:, : n_pixels // 10] += np.float32(100) * (rng.random((n_frames, 1)) < 0.3).astype(np.float32)
+    return X
 
 
 @contextmanager
 def without_numba():
-    """Take the NumPy path even if Numba is there."""
+    """Use the NumPy implementation even if Numba is installed."""
     compiled = noise.compiled
     noise.compiled = lambda: None
     try:
@@ -139,9 +157,9 @@ def without_numba():
         noise.compiled = compiled
 
 
-def frames_a_second(n, p=76_800, d=5):
-    """Single-precision frames that are learnt, after the first hundred, and read in a second."""
-    X = film(n + 100, p)
+def measure_film(n, p=76_800, d=5):
+    """Measure frames per second, learnt (n frames after the first 100) and decomposed, by NumPy and Numba."""
+    X = make_film(n + 100, p)
     rows = []
     for Learner in LEARNERS:
         for extra in ("NumPy", "fast"):
@@ -151,18 +169,18 @@ def frames_a_second(n, p=76_800, d=5):
                 best, model = 0.0, None
                 for _ in range(3):
                     model = Learner(d, random_state=0).partial_fit(X[:100])
-                    best = max(best, n / clock(model.partial_fit, X[100:])[0])
-                reading = max(100 / clock(model.decompose, X[:100])[0] for _ in range(3))
+                    best = max(best, n / measure_seconds(model.partial_fit, X[100:])[0])
+                reading = max(100 / measure_seconds(model.decompose, X[:100])[0] for _ in range(3))
             rows.append({"learner": Learner.__name__, "with": extra, "learning": best, "reading": reading})
     return rows
 
 
-def single_rows(n, p=50, d=5):
-    """Microseconds for a ``partial_fit`` call with one row, validation included."""
+def measure_single_rows(n, p=50, d=5):
+    """Measure microseconds per call of ``partial_fit`` with one row, validation included."""
     X = make_corrupted_low_rank(n + 200, p, d, corruption=0.05, random_state=1).X
     rows = []
     for Learner in LEARNERS:
         model = Learner(d, random_state=0).partial_fit(X[:200])
-        seconds, _ = clock(lambda model=model: [model.partial_fit(row[None]) for row in X[200:]])
+        seconds, _ = measure_seconds(lambda model=model: [model.partial_fit(row[None]) for row in X[200:]])
         rows.append({"learner": Learner.__name__, "microseconds": 1e6 * seconds / n})
     return rows

@@ -1,18 +1,16 @@
-"""A file larger than memory: speed against the same batches from memory, and peak memory.
+"""Learn from a file that is larger than memory; compare speed and peak memory with batches from memory.
 
     python benchmarks/streams.py                      # 20 GB, about ten minutes
     python benchmarks/streams.py --gigabytes 2
 
-Then whether the thread that reads ahead helps, format by format.
+Also compares learning with and without the background thread that reads ahead, for several file formats.
 """
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import click
@@ -21,19 +19,20 @@ from machine import describe
 
 from maxnorm import MaxNormDecomposition, open_stream
 from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.paper.measure import measure_resident_memory, measure_seconds
 from maxnorm.streams.stream import Stream
 
 FEATURES, COMPONENTS, BLOCK = 400, 10, 25_000
 
 
-def block():
-    """Return the rows of which the file is made, again and again."""
+def make_block():
+    """Return the rows that the file repeats."""
     return make_corrupted_low_rank(BLOCK, FEATURES, COMPONENTS, corruption=0.1, random_state=0).X
 
 
-def write(path, copies):
-    """Write the file, header and all, without ever holding it."""
-    rows = block()
+def write_file(path, copies):
+    """Write a .npy file that repeats the block ``copies`` times, without holding it in memory."""
+    rows = make_block()
     header = np.lib.format.open_memmap(path, mode="w+", dtype=rows.dtype, shape=(copies * BLOCK, FEATURES))
     offset = header.offset
     del header
@@ -46,26 +45,21 @@ def write(path, copies):
 
 
 def learn(stream):
-    """Return what learning from a stream takes."""
-    begin = time.perf_counter()
-    model = MaxNormDecomposition(COMPONENTS, random_state=0).fit(stream)
-    return {
-        "rows": model.n_samples_seen_,
-        "seconds": time.perf_counter() - begin,
-        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    """Learn from a stream, and return the number of rows, the seconds and the peak memory of the process."""
+    seconds, model = measure_seconds(MaxNormDecomposition(COMPONENTS, random_state=0).fit, stream)
+    return {"rows": model.n_samples_seen_, "seconds": seconds, "peak MB": measure_resident_memory()}
 
 
-def from_memory(copies):
-    """Return the same batches without a file."""
-    rows = block()
-    size = open_stream(rows).source(0).__next__().shape[0]
+def memory_stream(copies):
+    """Return a stream of the same batches without a file."""
+    rows = make_block()
+    size = next(open_stream(rows).source(0)).shape[0]
     parts = [rows[i : i + size] for i in range(0, BLOCK, size)]
     return Stream(lambda start: iter(parts * copies), "memory", in_background=False)
 
 
-def apart(kind, *arguments):
-    """Run a measurement in a process of its own, so that its peak memory is its own."""
+def run_subprocess(kind, *arguments):
+    """Run a subcommand of this script in a new process, which has a peak memory of its own."""
     result = subprocess.run(
         [sys.executable, __file__, kind, *map(str, arguments)], capture_output=True, check=True
     )
@@ -73,48 +67,51 @@ def apart(kind, *arguments):
 
 
 @click.group(invoke_without_command=True)
-@click.option("--gigabytes", type=float, default=20.0)
-@click.option("--folder", type=click.Path(path_type=Path), default=None, help="Where there is room.")
+@click.option("--gigabytes", type=float, default=20.0, show_default=True, help="Size of the file.")
+@click.option("--folder", type=click.Path(path_type=Path), default=None, help="Folder of the temporary file.")
 @click.pass_context
 def main(context, gigabytes, folder):
-    """Measure everything."""
+    """Run all measurements."""
     if context.invoked_subcommand:
         return
     click.echo(describe())
     copies = max(1, round(gigabytes * 1e9 / (8 * FEATURES * BLOCK)))
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        path = Path(place) / "large.npy"
-        write(path, copies)
+    with tempfile.TemporaryDirectory(dir=folder) as folder_name:
+        path = Path(folder_name) / "large.npy"
+        write_file(path, copies)
         click.echo(f"{path.stat().st_size / 1e9:.1f} GB, {copies * BLOCK:,} rows of {FEATURES}")
         rates = {}
-        for name, found in (("memory", apart("memory", copies)), ("file", apart("file", path))):
+        for name, found in (
+            ("memory", run_subprocess("memory", copies)),
+            ("file", run_subprocess("file", path)),
+        ):
             rates[name] = found["rows"] / found["seconds"]
             click.echo(f"{name:8} {rates[name]:10,.0f} rows/s   peak {found['peak MB']:.0f} MB")
         click.echo(f"file / memory: {100 * rates['file'] / rates['memory']:.0f} % of the speed")
         path.unlink()
-        reading_ahead(Path(place))
+        compare_reading_ahead(Path(folder_name))
 
 
 @main.command()
 @click.argument("copies", type=int)
 def memory(copies):
-    """Learn from batches that are in memory."""
-    click.echo(json.dumps(learn(from_memory(copies))))
+    """Learn from batches in memory, and print the measurements as JSON."""
+    click.echo(json.dumps(learn(memory_stream(copies))))
 
 
 @main.command()
 @click.argument("path", type=click.Path(path_type=Path))
 def file(path):
-    """Learn from a file."""
+    """Learn from a file, and print the measurements as JSON."""
     click.echo(json.dumps(learn(open_stream(path))))
 
 
-def reading_ahead(folder):
-    """Compare learning with and without the thread that reads ahead."""
+def compare_reading_ahead(folder):
+    """Compare learning with and without the background thread that reads ahead."""
     import h5py
     import pandas
 
-    rows = np.tile(block(), (2, 1))
+    rows = np.tile(make_block(), (2, 1))
     np.save(folder / "x.npy", rows)
     frame = pandas.DataFrame(rows, columns=[f"s{i}" for i in range(FEATURES)])
     frame.to_parquet(folder / "x.parquet", row_group_size=5000)
@@ -126,11 +123,11 @@ def reading_ahead(folder):
     click.echo("reading ahead      rows/s without        with      gain")
     for name in ("x.npy", "x.parquet", "x.h5", "x.csv"):
         stream = open_stream(folder / name)
-        there = Stream(stream.source, stream.title, in_background=False)
+        in_foreground = Stream(stream.source, stream.title, in_background=False)
         times = {True: [], False: []}
         for _ in range(3):
             for ahead in (False, True):
-                found = learn(stream if ahead else there)
+                found = learn(stream if ahead else in_foreground)
                 times[ahead].append(found["seconds"] / found["rows"])
         without, with_ = 1 / min(times[False]), 1 / min(times[True])
         click.echo(f"{name:18} {without:14,.0f}  {with_:10,.0f}  {100 * (with_ / without - 1):6.0f} %")

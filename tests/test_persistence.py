@@ -153,7 +153,7 @@ def rewritten(path, change):
 def test_a_future_format(saved):
     _, path = saved
     rewritten(path, lambda header, _: header.update(format=FORMAT + 1, versions={"maxnorm": "9.0"}))
-    with pytest.raises(ModelFileError, match=r"format 2, written by maxnorm 9\.0.*upgrade maxnorm"):
+    with pytest.raises(ModelFileError, match=r"format 3, written by maxnorm 9\.0.*upgrade maxnorm"):
         maxnorm.load(path)
 
 
@@ -166,7 +166,7 @@ def test_another_array_under_the_same_name(saved):
         contents["_progress.state.L.npy"] = buffer.getvalue()
 
     rewritten(path, swap)
-    with pytest.raises(ModelFileError, match="has another checksum"):
+    with pytest.raises(ModelFileError, match="the checksum of .* is wrong"):
         maxnorm.load(path)
 
 
@@ -197,7 +197,7 @@ def test_nothing_is_executed(saved, tmp_path):
         rewritten_name = tmp_path / "n.maxnorm"
         OnlineRobustPCA(2).save(rewritten_name)
         rewritten(rewritten_name, lambda header, _, name=name: header.update(estimator=name))
-        with pytest.raises(ModelFileError, match="not known here"):
+        with pytest.raises(ModelFileError, match="unknown estimator"):
             maxnorm.load(rewritten_name)
 
 
@@ -225,7 +225,7 @@ class OwnNoise:
 
 
 def test_what_a_file_cannot_hold(tmp_path):
-    with pytest.raises(TypeError, match="noise is a OwnNoise, which a model file cannot hold; pickle"):
+    with pytest.raises(TypeError, match="noise is a OwnNoise, which cannot be saved in a model file; pickle"):
         OnlineRobustPCA(2, noise=OwnNoise()).save(tmp_path / "m.maxnorm")
 
     class Mine(OnlineRobustPCA):

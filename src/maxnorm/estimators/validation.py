@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from maxnorm.core.batch import Batch
+from maxnorm.streams.stream import Stream
 
 PRECISIONS = [np.float64, np.float32]
 
@@ -41,6 +42,8 @@ def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
     With ``reset``, the estimator takes over the number and the names of the features; without it, they are
     compared with those it has learnt.
     """
+    if isinstance(X, Stream):  # for methods that need all samples at once
+        X = np.concatenate(list(X))
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
     if reset or not _needs_no_conversion(estimator, X):

@@ -1,4 +1,4 @@
-"""The batch problem, Eq. (2.5), solved to convergence: what the online learner approaches."""
+"""The batch problem, Eq. (2.5), solved to convergence: the problem that the online learner approximates."""
 
 from __future__ import annotations
 
@@ -13,21 +13,36 @@ from maxnorm.core.types import Array, Mask
 
 @dataclass(frozen=True, eq=False)
 class BatchSolution:
-    """A stationary point of Eq. (2.5) and how it was reached."""
+    """A stationary point of Eq. (2.5), with the values of the objective on the way to it."""
 
-    L: Array  # p x d
-    code: Encoding  # of the samples in L
-    values: list[float]  # of the objective, after each round; they fall
-    converged: bool
+    L: Array  # p x d, basis
+    code: Encoding  # coefficients and noise of the samples in this basis
+    values: list[float]  # objective after each round, in decreasing order
+    converged: bool  # whether the tolerance was met
 
     @property
     def value(self) -> float:
-        """Value of the objective."""
+        """Value of the objective at the solution."""
         return self.values[-1]
 
 
 def objective(code: Encoding, L: Array, norm: FactorNorm) -> float:
-    """Return the sum of the samples' losses and the cost of the basis: n times f_n(L) of Eq. (2.8)."""
+    """Return the objective of the batch problem: n times the empirical loss f_n(L) of Eq. (2.8).
+
+    Parameters
+    ----------
+    code : Encoding
+        Coefficients and noise of all n samples in the basis L.
+    L : array of shape (n_features, rank)
+        Basis.
+    norm : FactorNorm
+        Regulariser.
+
+    Returns
+    -------
+    float
+        Sum of the losses of the samples and the cost of the basis.
+    """
     return float(code.loss.sum()) + norm.basis_value(L)
 
 
@@ -41,12 +56,34 @@ def solve_batch(
     tol: float = 1e-7,
     max_iter: int = 10_000,
 ) -> BatchSolution:
-    """Alternate between all samples' coefficients and noise and the basis, each solved exactly.
+    """Solve the batch problem by exact alternation.
 
-    Coefficients and noise given L, and L given them, are convex problems, and the objective falls from
-    round to round. With at least as many components as the rank of the solution, its value is that of the
-    convex problem, Eq. (1.1). Memory and time grow with the number of samples. The rounds end when one
-    lowers the objective by less than ``tol`` of its value.
+    Each round solves two convex problems: the coefficients and the noise of all samples given the basis, and
+    the basis given both. The objective decreases from round to round. If the number of components is at least
+    the rank of the solution, the value is that of the convex problem, Eq. (1.1). Memory and time grow with
+    the number of samples.
+
+    Parameters
+    ----------
+    Z : array of shape (n_samples, n_features)
+        Samples.
+    L : array of shape (n_features, rank)
+        Initial basis.
+    observed : boolean array of shape (n_samples, n_features), default=None
+        Which entries are observed. None means all of them.
+    norm : FactorNorm
+        Regulariser.
+    noise : Noise
+        Cost of the noise.
+    tol : float, default=1e-7
+        The rounds end when one of them decreases the objective by less than this share of its value.
+    max_iter : int, default=10000
+        Largest number of rounds.
+
+    Returns
+    -------
+    BatchSolution
+        Basis, coefficients, noise and the values of the objective.
     """
     values: list[float] = []
     for _ in range(max_iter):

@@ -1,4 +1,4 @@
-"""The demonstration: a corrupted spectrum image, pixel by pixel through three learners."""
+"""The demonstration ``maxnorm demo``: three learners recover a corrupted spectrum image in one pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,35 +6,66 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import IncrementalPCA
 
 from maxnorm.core.types import Array
-from maxnorm.estimators import Decomposition, MaxNormDecomposition, OnlineRobustPCA
+from maxnorm.estimators import Decomposition
 from maxnorm.metrics import expressed_variance
+from maxnorm.paper.methods import METHODS, Setup
 
-CHUNK = 64  # samples that arrive at a time
+BLOCK = 64  # samples per block of the stream
 
-Curve = list[tuple[int, float]]
+Curve = list[tuple[int, float]]  # samples seen and expressed variance
 
 
 @dataclass(frozen=True)
 class SpectrumImage:
-    """A scene of side x side pixels, each the mixture of a few materials' spectra."""
+    """A square image with a spectrum per pixel, which is a mixture of the spectra of a few materials.
 
-    true: Array  # (side * side) x channels
-    measured: Array  # the same with gross errors
-    basis: Array  # channels x materials
+    Parameters
+    ----------
+    true : array of shape (side * side, channels)
+        Clean spectra, one per row.
+    measured : array of shape (side * side, channels)
+        Spectra with gross errors.
+    basis : array of shape (channels, materials)
+        Spectra of the materials, one per column.
+    side : int
+        Number of pixels along each side.
+    """
+
+    true: Array
+    measured: Array
+    basis: Array
     side: int
 
-    def picture(self, samples: Array, channel: int) -> Array:
-        """Return one channel as an image."""
+    def image(self, samples: Array, channel: int) -> Array:
+        """Return one channel of spectra as an image of shape (side, side)."""
         return samples[:, channel].reshape(self.side, self.side)
 
 
 def make_spectrum_image(
     side: int = 64, channels: int = 300, materials: int = 5, corruption: float = 0.3, seed: int = 0
 ) -> SpectrumImage:
-    """Smooth abundance maps times peaked spectra, with a share of the entries replaced by spikes."""
+    """Generate a spectrum image: smooth abundance maps times spectra with peaks, plus gross errors.
+
+    Parameters
+    ----------
+    side : int, default=64
+        Number of pixels along each side.
+    channels : int, default=300
+        Number of channels of a spectrum.
+    materials : int, default=5
+        Number of materials, which is the rank of the clean data.
+    corruption : float, default=0.3
+        Share of the entries to which an error, uniform in [-20, 20], is added.
+    seed : int, default=0
+        Random seed.
+
+    Returns
+    -------
+    SpectrumImage
+        Clean and measured spectra.
+    """
     rng = np.random.default_rng(seed)
     axis = np.linspace(0.0, 1.0, channels)
     spectra = np.zeros((materials, channels))
@@ -57,28 +88,54 @@ def make_spectrum_image(
 def learn(
     scene: SpectrumImage, progress: Callable[[int, dict[str, Curve]], None]
 ) -> tuple[dict[str, Curve], Decomposition]:
-    """Stream the pixels in random order through each learner; tell ``progress`` after every chunk."""
-    d = scene.basis.shape[1]
-    ours = MaxNormDecomposition(n_components=d, random_state=0)
+    """Feed the pixels in random order to OMRMD, OR-PCA and online PCA.
+
+    Parameters
+    ----------
+    scene : SpectrumImage
+        The image.
+    progress : callable
+        Function that receives the number of samples seen and the learning curves, after every block.
+
+    Returns
+    -------
+    curves : dict
+        Learning curve of each learner, by name.
+    parts : Decomposition
+        Decomposition of the measured spectra by OMRMD.
+    """
+    setup = Setup(*scene.basis.shape)
     learners: dict[str, Any] = {
-        "OMRMD": ours,
-        "OR-PCA": OnlineRobustPCA(n_components=d, random_state=0),
-        "online PCA": IncrementalPCA(n_components=d),
+        "OMRMD": METHODS["ours"].make(setup),
+        "OR-PCA": METHODS["nuclear"].make(setup),
+        "online PCA": METHODS["pca"].make(setup),
     }
     curves: dict[str, Curve] = {name: [] for name in learners}
     order = np.random.default_rng(1).permutation(len(scene.measured))
-    for start in range(0, len(order), CHUNK):
-        rows = order[start : start + CHUNK]
+    for start in range(0, len(order), BLOCK):
+        rows = order[start : start + BLOCK]
         for name, learner in learners.items():
             learner.partial_fit(scene.measured[rows])
             ev = expressed_variance(scene.basis, learner.components_.T)
             curves[name].append((start + len(rows), ev))
         progress(start + len(rows), curves)
-    return curves, ours.decompose(scene.measured)
+    return curves, learners["OMRMD"].decompose(scene.measured)
 
 
 def draw(scene: SpectrumImage, parts: Decomposition, curves: dict[str, Curve], path: Path) -> None:
-    """One picture: true, corrupted, recovered, noise found; a spectrum; the learning curves."""
+    """Draw one channel before and after, one spectrum, and the learning curves.
+
+    Parameters
+    ----------
+    scene : SpectrumImage
+        The image.
+    parts : Decomposition
+        Low-rank part and noise of the measured spectra.
+    curves : dict
+        Learning curve of each learner, by name.
+    path : Path
+        File to write.
+    """
     from matplotlib.figure import Figure
 
     channel = int(np.argmax(scene.true.var(axis=0)))
@@ -92,10 +149,10 @@ def draw(scene: SpectrumImage, parts: Decomposition, curves: dict[str, Curve], p
         ("true", scene.true, "magma", 0.0, top),
         ("measured, 30 % of entries corrupted", scene.measured, "magma", 0.0, top),
         ("recovered", parts.low_rank, "magma", 0.0, top),
-        ("noise found", parts.noise, "coolwarm", -20.0, 20.0),
+        ("estimated noise", parts.noise, "coolwarm", -20.0, 20.0),
     )
     for axes, (title, samples, colours, low, high) in zip(upper.subplots(1, 4), panels, strict=True):
-        axes.imshow(scene.picture(samples, channel), cmap=colours, vmin=low, vmax=high)
+        axes.imshow(scene.image(samples, channel), cmap=colours, vmin=low, vmax=high)
         axes.set_title(title, fontsize=10)
         axes.set_axis_off()
 
@@ -104,7 +161,7 @@ def draw(scene: SpectrumImage, parts: Decomposition, curves: dict[str, Curve], p
     spectrum.plot(scene.true[pixel], color="black", linewidth=3, alpha=0.35, label="true")
     spectrum.plot(parts.low_rank[pixel], color="crimson", linewidth=1, label="recovered")
     height = 1.25 * float(scene.true[pixel].max())
-    spectrum.set(title="one pixel's spectrum", xlabel="channel", ylim=(-0.25 * height, height))
+    spectrum.set(title="spectrum of one pixel", xlabel="channel", ylim=(-0.25 * height, height))
     for name, curve in curves.items():
         learning.plot(*zip(*curve, strict=True), label=name)
     learning.set(

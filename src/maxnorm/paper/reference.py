@@ -1,17 +1,18 @@
-"""The paper's experiments as they were really run, for comparison; the estimators do not use this.
+"""OMRMD and OR-PCA as the published experiments ran them, for comparison.
 
-The published curves come from code that differs from the text: every column of the basis is projected
-onto the unit ball, constants are added to the diagonals, the bisection is loose, and sweeps begin at
-e = 0, of which OMRMD makes at most 101. Early curves are sensitive to all of these, so they are kept
-exactly. One sample at a time, one pass of column updates, nothing forgotten, no batching: this is also
-the naive implementation that the benchmarks time.
+OMRMD (online max-norm regularised matrix decomposition) is the algorithm of the paper; OR-PCA (online robust
+PCA) is its counterpart with the nuclear norm. The published curves come from code that differs from the text
+of the paper: each column of the basis is projected onto the unit ball, constants are added to diagonals, the
+bisection has a loose tolerance, and the sweeps over a sample start at e = 0 and are limited to 101 for OMRMD.
+The first part of a learning curve is sensitive to each of these choices, so this module makes the same ones.
+It processes one sample at a time with one pass of column updates, without forgetting and without batches, and
+is also the naive implementation that the benchmarks time. The estimators do not use this module.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 
@@ -20,17 +21,18 @@ from maxnorm.core.state import State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
-JITTER = 0.01  # added to L^T L, only where the ball is not reached
-DIAGONAL = 0.001  # added to A_jj in the denominator of the column update
-SPHERE = 1e-3  # how far from the sphere the bisection may stop
-STOP = 1e-6  # largest change of e or r, divided by the number of features
-MAX_SWEEPS = 101  # for OMRMD; OR-PCA goes on until it stops
+# Constants of the published code. They are module constants, not a value, because Numba compiles them in.
+ENCODING_JITTER = 0.01  # added to the diagonal of L^T L where the ball constraint is inactive
+UPDATE_JITTER = 0.001  # added to A_jj in the denominator of the column update of OMRMD
+SPHERE_TOLERANCE = 1e-3  # distance from the unit sphere at which the bisection stops
+SWEEP_TOLERANCE = 1e-6  # the sweeps stop when the changes of e and r, divided by p, are smaller
+MAX_SWEEPS = 101  # limit on the sweeps of OMRMD; OR-PCA has none
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 def _compiled(function: F) -> F:
-    """Compile a function if Numba is there: the sweeps of a sample, hundreds of them, are short."""
+    """Compile a function if Numba is installed: each sample takes hundreds of short sweeps."""
     try:
         from numba import njit
     except ImportError:
@@ -39,135 +41,220 @@ def _compiled(function: F) -> F:
 
 
 def run_published(
-    samples: Iterable[Array], L: Array, lambda1: float, lambda2: float, method: str
+    samples: Iterable[Array], L: Array, lambda1: float, lambda2: float, method: Literal["omrmd", "orpca"]
 ) -> Iterator[State]:
-    """Yield the state after each sample, starting from the basis L; ``method`` is "omrmd" or "orpca"."""
+    """Run a published algorithm and yield the state after each sample.
+
+    Parameters
+    ----------
+    samples : iterable of arrays of shape (n_features,)
+        The stream.
+    L : array of shape (n_features, rank)
+        Initial basis.
+    lambda1, lambda2 : float
+        Weights of the norm and of the noise.
+    method : {"omrmd", "orpca"}
+        Algorithm: with the max-norm or with the nuclear norm.
+
+    Yields
+    ------
+    State
+        Basis and statistics after one more sample.
+    """
     state = State.start(L)
     for z in samples:
-        if method == "omrmd":
-            r, e = encode_max_norm(z, state.L, lambda2)
-        else:
-            r, e = encode_nuclear_norm(z, state.L, lambda1, lambda2)
-        penalty = lambda2 * np.abs(e).sum(keepdims=True)
-        statistics = state.statistics + SufficientStatistics.from_batch((z - e)[None], r[None], penalty)
-        update = update_max_norm if method == "omrmd" else update_nuclear_norm
-        basis = update(state.L, statistics.A, statistics.B, lambda1)
-        state = replace(state, L=basis, statistics=statistics, n_samples=state.n_samples + 1)
+        state = published_step(state, z, lambda1, lambda2, method)
         yield state
 
 
-class PublishedLearner:
-    """The same with ``partial_fit`` and ``components_``, to stand beside the estimators."""
+def published_step(
+    state: State, z: Array, lambda1: float, lambda2: float, method: Literal["omrmd", "orpca"]
+) -> State:
+    """Return the state after one more sample.
 
-    def __init__(self, method: str, L: Array, lambda1: float, lambda2: float) -> None:
-        self._waiting: deque[Array] = deque()
-        self._states = run_published(self._arriving(), L, lambda1, lambda2, method)
-        self._state = State.start(L)
+    Parameters
+    ----------
+    state : State
+        State before the sample.
+    z : array of shape (n_features,)
+        The sample.
+    lambda1, lambda2 : float
+        Weights of the norm and of the noise.
+    method : {"omrmd", "orpca"}
+        Algorithm: with the max-norm or with the nuclear norm.
 
-    def _arriving(self) -> Iterator[Array]:
-        while True:
-            yield self._waiting.popleft()
-
-    def partial_fit(self, X: Array) -> "PublishedLearner":
-        """Learn from more samples, one after the other."""
-        self._waiting.extend(X)
-        for _ in X:
-            self._state = next(self._states)
-        return self
-
-    @property
-    def components_(self) -> Array:
-        """Basis vectors in rows."""
-        return self._state.L.T
+    Returns
+    -------
+    State
+        State with the sample added to the statistics, and the basis updated.
+    """
+    if method == "omrmd":
+        r, e = encode_max_norm(z, state.L, lambda2)
+    else:
+        r, e = encode_nuclear_norm(z, state.L, lambda1, lambda2)
+    penalty = lambda2 * np.abs(e).sum(keepdims=True)
+    statistics = state.statistics + SufficientStatistics.from_batch((z - e)[None], r[None], penalty)
+    update = update_max_norm if method == "omrmd" else update_nuclear_norm
+    basis = update(state.L, statistics.A, statistics.B, lambda1)
+    return replace(state, L=basis, statistics=statistics, n_samples=state.n_samples + 1)
 
 
 def encode_max_norm(z: Array, L: Array, lambda2: float) -> tuple[Array, Array]:
-    """Algorithm 3: alternate r and e from e = 0, the ball met by bisection (Algorithm 2)."""
+    """Compute coefficients and noise of a sample for OMRMD (Algorithm 3).
+
+    The sweeps alternate between r, which is restricted to the unit ball by bisection (Algorithm 2), and e.
+    They start at e = 0.
+
+    Parameters
+    ----------
+    z : array of shape (n_features,)
+        The sample.
+    L : array of shape (n_features, rank)
+        Basis.
+    lambda2 : float
+        Weight of the l1 noise.
+
+    Returns
+    -------
+    r : array of shape (rank,)
+        Coefficients.
+    e : array of shape (n_features,)
+        Noise.
+    """
     z, L = z.astype(np.float64, copy=False), L.astype(np.float64, copy=False)
     w, Q = np.linalg.eigh(L.T @ L)
-    x, e = _sweeps_in_the_ball(z, L @ Q, w, lambda2)  # where L^T L is diagonal, r is Q x
+    x, e = _sweep_in_ball(z, L @ Q, w, lambda2)  # in the eigenbasis of L^T L, where r = Q x
     return Q @ x, e
 
 
 def encode_nuclear_norm(z: Array, L: Array, lambda1: float, lambda2: float) -> tuple[Array, Array]:
-    """The same with a ridge in place of the ball: OR-PCA."""
+    """Compute coefficients and noise of a sample for OR-PCA: a ridge penalty takes the place of the ball.
+
+    Parameters
+    ----------
+    z : array of shape (n_features,)
+        The sample.
+    L : array of shape (n_features, rank)
+        Basis.
+    lambda1, lambda2 : float
+        Weights of the ridge penalty and of the l1 noise.
+
+    Returns
+    -------
+    r : array of shape (rank,)
+        Coefficients.
+    e : array of shape (n_features,)
+        Noise.
+    """
     z, L = z.astype(np.float64, copy=False), L.astype(np.float64, copy=False)
     ridge = np.linalg.solve(L.T @ L + lambda1 * np.eye(L.shape[1]), L.T)
-    return _sweeps_with_a_ridge(z, L, ridge, lambda2)
+    return _sweep_with_ridge(z, L, ridge, lambda2)
 
 
 @_compiled
-def _sweeps_in_the_ball(z: Array, L: Array, w: Array, lambda2: float) -> tuple[Array, Array]:
+def _sweep_in_ball(z: Array, L: Array, w: Array, lambda2: float) -> tuple[Array, Array]:
     r: Array = np.zeros(L.shape[1])
     e: Array = np.zeros(len(z))
     LT = np.ascontiguousarray(L.T)
     for _ in range(MAX_SWEEPS):
         b = LT @ (z - e)
-        new = b / (w + JITTER)
+        new = b / (w + ENCODING_JITTER)
         if new @ new > 1.0:
             new = _bisect(b, w)
-        r, e, change = _noise_step(z, L, new, r, e, lambda2)
-        if change < STOP:
+        r, e, change = _update_noise(z, L, new, r, e, lambda2)
+        if change < SWEEP_TOLERANCE:
             break
     return r, e
 
 
 @_compiled
-def _sweeps_with_a_ridge(z: Array, L: Array, ridge: Array, lambda2: float) -> tuple[Array, Array]:
+def _sweep_with_ridge(z: Array, L: Array, ridge: Array, lambda2: float) -> tuple[Array, Array]:
     r: Array = np.zeros(L.shape[1])
     e: Array = np.zeros(len(z))
     change = np.inf
-    while change >= STOP:
-        r, e, change = _noise_step(z, L, ridge @ (z - e), r, e, lambda2)
+    while change >= SWEEP_TOLERANCE:
+        r, e, change = _update_noise(z, L, ridge @ (z - e), r, e, lambda2)
     return r, e
 
 
 @_compiled
-def _noise_step(
+def _update_noise(
     z: Array, L: Array, r: Array, r_old: Array, e_old: Array, lambda2: float
 ) -> tuple[Array, Array, float]:
-    left = z - L @ r
-    e = left - np.minimum(np.maximum(left, -lambda2), lambda2)
-    change = max(_length(e - e_old), _length(r - r_old)) / len(z)
+    """Return r, the noise that belongs to it, and how far both have changed."""
+    residual = z - L @ r
+    e = residual - np.minimum(np.maximum(residual, -lambda2), lambda2)
+    change = max(_norm(e - e_old), _norm(r - r_old)) / len(z)
     return r, e, change
 
 
 @_compiled
-def _length(x: Array) -> float:
+def _norm(x: Array) -> float:
     return math.sqrt(x @ x)
 
 
 @_compiled
 def _bisect(b: Array, w: Array) -> Array:
+    """Return b / (w + eta) with the eta that puts it on the unit sphere (Algorithm 2)."""
     low, high = 0.0, 10.0
-    while _length(b / (w + high)) > 1.0:
+    while _norm(b / (w + high)) > 1.0:
         high *= 10.0
     while True:
         eta = 0.5 * (low + high)
         x = b / (w + eta)
-        norm = _length(x)
-        if abs(1.0 - norm) < SPHERE or eta in (low, high):
+        norm = _norm(x)
+        if abs(1.0 - norm) < SPHERE_TOLERANCE or eta in (low, high):
             return x
         low, high = (low, eta) if norm < 1.0 else (eta, high)
 
 
 def update_max_norm(L: Array, A: Array, B: Array, lambda1: float) -> Array:
-    """Algorithm 4 with the columns projected, the subgradient taken at the first of the longest rows."""
+    """Update the basis for OMRMD: Algorithm 4 with every column projected onto the unit ball.
+
+    The subgradient of the max-norm is taken at the first of the longest rows.
+
+    Parameters
+    ----------
+    L : array of shape (n_features, rank)
+        Basis before the update.
+    A : array of shape (rank, rank)
+        Sum of r r^T over the samples.
+    B : array of shape (n_features, rank)
+        Sum of (z - e) r^T over the samples.
+    lambda1 : float
+        Weight of the norm.
+
+    Returns
+    -------
+    array of shape (n_features, rank)
+        Basis after one pass over the columns.
+    """
     longest = int(np.argmax(row_norms(L)))
-    pull = B.copy()
-    pull[longest] -= lambda1 * L[longest]
-    return _projected_pass(L, A, pull, np.diag(A) + DIAGONAL)
+    target = B.copy()
+    target[longest] -= lambda1 * L[longest]
+    return _update_columns(L, A, target, np.diag(A) + UPDATE_JITTER)
 
 
 def update_nuclear_norm(L: Array, A: Array, B: Array, lambda1: float) -> Array:
-    """The column update of OR-PCA, projected as well."""
+    """Update the basis for OR-PCA, with every column projected onto the unit ball.
+
+    Parameters
+    ----------
+    L, A, B, lambda1
+        As in :func:`update_max_norm`.
+
+    Returns
+    -------
+    array of shape (n_features, rank)
+        Basis after one pass over the columns.
+    """
     A = A + lambda1 * np.eye(len(A))
-    return _projected_pass(L, A, B, np.diag(A))
+    return _update_columns(L, A, B, np.diag(A))
 
 
-def _projected_pass(L: Array, A: Array, B: Array, diagonal: Array) -> Array:
+def _update_columns(L: Array, A: Array, B: Array, diagonal: Array) -> Array:
     new = L.copy()
     for j in range(new.shape[1]):
         column = new[:, j] - (new @ A[:, j] - B[:, j]) / diagonal[j]
-        new[:, j] = column / max(1.0, _length(column))
+        new[:, j] = column / max(1.0, _norm(column))
     return new

@@ -1,5 +1,7 @@
-"""The experiments of the paper's section 6, as ``maxnorm reproduce`` runs them.
+"""The experiments of section 6 of the paper, as ``maxnorm reproduce`` runs them.
 
-``plan`` says which cells make a figure, ``cells`` computes one, ``store`` runs and keeps them, ``figures``
-draws, ``claims`` judges what the paper states, and ``page`` puts it all on one page.
+A cell is one run with fixed settings. ``cells`` defines the kinds of cells and how each is computed, ``plan``
+lists the cells of each figure, ``store`` computes cells in parallel and saves their results, ``figures``
+draws,
+``claims`` compares the results with what the paper states, and ``page`` writes everything to one HTML page.
 """

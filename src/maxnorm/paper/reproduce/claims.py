@@ -1,27 +1,53 @@
-"""What the paper states in section 6, and what the cells say."""
+"""The claims of the paper in section 6, compared with the results of the cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from maxnorm.core.types import Array, Mask
-from maxnorm.paper.reproduce.cells import Result
-from maxnorm.paper.reproduce.figures import Results, final_ev
-from maxnorm.paper.reproduce.plan import METHODS, PAIRS
+from maxnorm.paper.measure import LearningCurve
+from maxnorm.paper.methods import METHODS
+from maxnorm.paper.reproduce.cells import Result, Results, final_ev
+from maxnorm.paper.reproduce.plan import PAIRS
 
-COMPARABLE = 0.02  # a difference in expressed variance that is called comparable
-MUCH = 0.3  # a share of corrupted entries that the paper calls a hard task
-REACHED = {  # what the paper says of the way to some expressed variance, by dimension
-    1000: (0.8, "OMRMD has 0.8 after about 2,000 samples, OR-PCA after 60,000"),
-    3000: (0.6, "OMRMD has 0.6 after 50 minutes, OR-PCA after nearly 900"),
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The numbers on which verdicts depend.
+
+    Parameters
+    ----------
+    agree, partly : float
+        Smallest share of cells with the claimed property for the verdicts "agree" and "partly".
+    comparable : float
+        Largest difference in expressed variance that is called comparable.
+    ahead : float
+        Smallest difference in expressed variance by which a method counts as ahead of another.
+    much_corruption : float
+        Smallest share of corrupted entries that is called much. The paper calls such tasks hard.
+    """
+
+    agree: float = 0.95
+    partly: float = 0.5
+    comparable: float = 0.02
+    ahead: float = 0.0005
+    much_corruption: float = 0.3
+
+
+THRESHOLDS = Thresholds()
+# By dimension: an expressed variance, and what the paper states about reaching it.
+REACHED = {
+    1000: (0.8, "OMRMD reaches 0.8 after about 2,000 samples, OR-PCA after 60,000"),
+    3000: (0.6, "OMRMD reaches 0.6 after 50 minutes, OR-PCA after nearly 900"),
 }
 
 
 class Claim(NamedTuple):
-    """A statement of the paper, the verdict, and the numbers it rests on."""
+    """A statement of the paper, the verdict on it, and the measured numbers."""
 
     statement: str
     verdict: str
@@ -29,51 +55,70 @@ class Claim(NamedTuple):
 
 
 def judge(figure: str, results: Results) -> list[Claim]:
-    """Return the claims that a figure bears on."""
+    """Compare the claims that belong to a figure with the results.
+
+    Parameters
+    ----------
+    figure : str
+        Name of the figure, a key of ``plan.FIGURES``.
+    results : dict
+        Results of the cells of the figure.
+
+    Returns
+    -------
+    list of Claim
+        One verdict per claim, which is "agree", "partly" or "disagree". A figure without claims has none.
+    """
     judges: dict[str, Callable[[Results], list[Claim]]] = {
-        "grid": _grid,
-        "rank-low": _low_ranks,
-        "rank-mid": _mid_ranks,
-        "samples": _samples,
-        "large": _large,
-        "norms": _norms,
-        "theory": _theory,
+        "grid": _judge_grid,
+        "rank-low": _judge_low_ranks,
+        "rank-mid": _judge_mid_ranks,
+        "samples": _judge_samples,
+        "large": _judge_large,
+        "norms": _judge_norms,
+        "theory": _judge_theory,
     }
     return judges[figure](results) if figure in judges else []
 
 
 def _verdict(share: float) -> str:
-    return "agree" if share >= 0.95 else "partly" if share >= 0.5 else "disagree"
+    return "agree" if share >= THRESHOLDS.agree else "partly" if share >= THRESHOLDS.partly else "disagree"
 
 
-def _ahead(
+def _differences(
     results: Results,
-    one: str,
+    method: str,
     other: str,
     where: Callable[[float, float], bool] = lambda rank, rho: True,
 ) -> Array:
-    """Return how far one method is ahead of the other, cell by cell."""
+    """Return the final expressed variance of a method minus that of another, for each cell.
+
+    ``where`` selects cells by rank / p and by the share of corrupted entries.
+    """
     ev, p = final_ev(results), next(iter(results))["p"]
     return np.array(
         [
             value - ev[(other, d, rho)]
-            for (method, d, rho), value in ev.items()
-            if method == one and (other, d, rho) in ev and where(d / p, rho)
+            for (name, d, rho), value in ev.items()
+            if name == method and (other, d, rho) in ev and where(d / p, rho)
         ]
     )
 
 
-def _share(met: Mask) -> float:
-    return float(np.mean(met)) if len(met) else float("nan")
+def _share(condition: Mask) -> float:
+    return float(np.mean(condition)) if len(condition) else float("nan")
 
 
-def _grid(results: Results) -> list[Claim]:
-    gaps = _ahead(results, "omrmd", "orpca")
-    not_behind = _share(gaps >= -COMPARABLE)
-    hard = _ahead(results, "omrmd", "orpca", lambda rank, rho: rank >= 0.1 and rho >= MUCH)
-    pcp = _ahead(results, "pcp", "omrmd")
-    ours = _ahead(results, "ours", "pcp")
-    norms = _ahead(results, "ours", "nuclear")
+def _judge_grid(results: Results) -> list[Claim]:
+    comparable, ahead = THRESHOLDS.comparable, THRESHOLDS.ahead
+    gaps = _differences(results, "omrmd", "orpca")
+    not_behind = _share(gaps >= -comparable)
+    hard = _differences(
+        results, "omrmd", "orpca", lambda rank, rho: rank >= 0.1 and rho >= THRESHOLDS.much_corruption
+    )
+    pcp = _differences(results, "pcp", "omrmd")
+    ours = _differences(results, "ours", "pcp")
+    norms = _differences(results, "ours", "nuclear")
     return [
         Claim(
             "OMRMD performs comparably to OR-PCA or better, everywhere",
@@ -83,35 +128,37 @@ def _grid(results: Results) -> list[Claim]:
         ),
         Claim(
             "In difficult cases OMRMD outperforms OR-PCA",
-            _verdict(_share(hard > COMPARABLE)),
+            _verdict(_share(hard > comparable)),
             f"as published, by {np.median(hard):.2f} at the median of {len(hard)} cells with a rank "
             f"of at least p / 10 and at least 30 % corrupted",
         ),
         Claim(
             "PCP, as a batch method, is always best",
-            "disagree" if _share(ours > 0.0005) >= 0.25 else _verdict(_share(pcp >= -0.0005)),
-            f"ahead of OMRMD as published in {_share(pcp > 0.0005):.0%} of cells; but MaxNormDecomposition "
-            f"in one pass is ahead of PCP in {_share(ours > 0.0005):.0%} and behind in "
-            f"{_share(ours < -0.0005):.0%}, by more than 0.0005",
+            "disagree" if _share(ours > ahead) >= 0.25 else _verdict(_share(pcp >= -ahead)),
+            f"ahead of OMRMD as published in {_share(pcp > ahead):.0%} of cells; but MaxNormDecomposition "
+            f"in one pass is ahead of PCP in {_share(ours > ahead):.0%} and behind in "
+            f"{_share(ours < -ahead):.0%}, by more than {ahead}",
         ),
         Claim(
-            "The advantage is the max-norm's",
-            _verdict(_share(np.abs(norms) > COMPARABLE)),
-            f"with the nuclear norm optimised as carefully, the two are within {COMPARABLE} of each other in "
-            f"{_share(np.abs(norms) <= COMPARABLE):.0%} of cells; otherwise the max-norm is up to "
+            "The advantage is due to the max-norm",
+            _verdict(_share(np.abs(norms) > comparable)),
+            f"with the nuclear norm optimised as carefully, the two are within {comparable} of each other in "
+            f"{_share(np.abs(norms) <= comparable):.0%} of cells; otherwise the max-norm is up to "
             f"{max(0.0, norms.max()):.3f} ahead and up to {max(0.0, -norms.min()):.3f} behind",
         ),
     ]
 
 
-def _low_ranks(results: Results) -> list[Claim]:
-    lowest = _ahead(results, "omrmd", "orpca", lambda rank, rho: rank <= 0.02)
-    others = _ahead(results, "omrmd", "orpca", lambda rank, rho: rank > 0.02 and rho >= MUCH)
-    easy = _ahead(results, "omrmd", "orpca", lambda rank, rho: rank < 0.1 and rho <= 0.26)
+def _judge_low_ranks(results: Results) -> list[Claim]:
+    lowest = _differences(results, "omrmd", "orpca", lambda rank, rho: rank <= 0.02)
+    others = _differences(
+        results, "omrmd", "orpca", lambda rank, rho: rank > 0.02 and rho >= THRESHOLDS.much_corruption
+    )
+    easy = _differences(results, "omrmd", "orpca", lambda rank, rho: rank < 0.1 and rho <= 0.26)
     return [
         Claim(
             "Where the rank is extremely low (8 of 400), OMRMD and OR-PCA work comparably",
-            _verdict(_share(np.abs(lowest) <= COMPARABLE)),
+            _verdict(_share(np.abs(lowest) <= THRESHOLDS.comparable)),
             f"as published, OMRMD is {-lowest.max():.3f} to {-lowest.min():.3f} behind",
         ),
         Claim(
@@ -120,15 +167,15 @@ def _low_ranks(results: Results) -> list[Claim]:
             f"as published, in {_share(others > 0):.0%} of {len(others)} cells with at least 30 % corrupted",
         ),
         Claim(
-            "For ranks below 40 and up to 26 % corrupted, OR-PCA is as close as OMRMD",
-            _verdict(_share(easy <= COMPARABLE)),
-            f"as published, in {_share(easy <= COMPARABLE):.0%} of {len(easy)} cells; OR-PCA is ahead in "
-            f"{_share(easy < 0):.0%}",
+            "For ranks below 40 and up to 26 % corrupted, OR-PCA is as accurate as OMRMD",
+            _verdict(_share(easy <= THRESHOLDS.comparable)),
+            f"as published, in {_share(easy <= THRESHOLDS.comparable):.0%} of {len(easy)} cells; OR-PCA is "
+            f"ahead in {_share(easy < 0):.0%}",
         ),
     ]
 
 
-def _mid_ranks(results: Results) -> list[Claim]:
+def _judge_mid_ranks(results: Results) -> list[Claim]:
     ev = final_ev(results)
     rhos = sorted({key[2] for key in ev})
 
@@ -136,28 +183,28 @@ def _mid_ranks(results: Results) -> list[Claim]:
         return float(np.mean([value for key, value in ev.items() if key[0] == method and key[2] == rho]))
 
     shown = rhos[:: max(1, len(rhos) // 4)]
-    path = {m: ", ".join(f"{mean(m, rho):.2f}" for rho in shown) for m in ("orpca", "omrmd")}
+    means = {m: ", ".join(f"{mean(m, rho):.2f}" for rho in shown) for m in ("orpca", "omrmd")}
     drop = mean("orpca", rhos[0]) - mean("orpca", shown[1] if len(shown) > 1 else rhos[0])
     return [
         Claim(
             "At middle ranks OR-PCA degrades as soon as more than 2 % are corrupted",
             "agree" if drop > 0.05 else "disagree",
             f"as published, at {', '.join(f'{rho:.0%}' for rho in shown)} corrupted its mean is "
-            f"{path['orpca']}; that of OMRMD {path['omrmd']}",
+            f"{means['orpca']}; that of OMRMD is {means['omrmd']}",
         )
     ]
 
 
-def _samples(results: Results) -> list[Claim]:
+def _judge_samples(results: Results) -> list[Claim]:
     ev, p = final_ev(results), next(iter(results))["p"]
     pca = [value for key, value in ev.items() if key[0] == "pca"]
-    curves = {(c["method"], c["rho"]): r for c, r in results.items() if c["seed"] == 0}
+    curves = {(c["method"], c["rho"]): LearningCurve(**r) for c, r in results.items() if c["seed"] == 0}
     rhos = sorted({rho for _, rho in curves})
-    end = {key: result["ev"][-1] for key, result in curves.items()}
-    caught = {rho: _reached(curves["omrmd", rho], end["orpca", rho]) for rho in rhos}
-    level = abs(end["omrmd", rhos[0]] - end["orpca", rhos[0]]) <= COMPARABLE
-    faster = [caught[rho] is not None for rho in rhos if rho >= MUCH]
-    best = [ev["pcp", p // 5, rho] >= ev["ours", p // 5, rho] - 0.0005 for rho in rhos]
+    end = {key: curve.ev[-1] for key, curve in curves.items()}
+    reached = {rho: curves["omrmd", rho].first_reaching(end["orpca", rho]) for rho in rhos}
+    level = abs(end["omrmd", rhos[0]] - end["orpca", rhos[0]]) <= THRESHOLDS.comparable
+    faster = [reached[rho] is not None for rho in rhos if rho >= THRESHOLDS.much_corruption]
+    best = [ev["pcp", p // 5, rho] >= ev["ours", p // 5, rho] - THRESHOLDS.ahead for rho in rhos]
     return [
         Claim(
             "Online PCA breaks down even under little corruption",
@@ -170,7 +217,7 @@ def _samples(results: Results) -> list[Claim]:
             "as published, expressed variance at the end: "
             + "; ".join(
                 f"{rho:.0%} corrupted {end['omrmd', rho]:.3f} against {end['orpca', rho]:.3f}"
-                + (f", which OMRMD has after {there[0]} samples" if (there := caught[rho]) else "")
+                + (f", which OMRMD reaches after {point[0]} samples" if (point := reached[rho]) else "")
                 for rho in rhos
             ),
         ),
@@ -186,69 +233,68 @@ def _samples(results: Results) -> list[Claim]:
     ]
 
 
-def _reached(result: Result, level: float) -> tuple[int, float] | None:
-    """Return after how many samples and seconds a curve reaches a level for the first time."""
-    at = next((i for i, value in enumerate(result["ev"]) if value >= level), None)
-    return None if at is None else (result["samples"][at], result["seconds"][at])
-
-
-def _way(result: Result, level: float) -> str:
-    if (there := _reached(result, level)) is not None:
-        return f"{there[0]}, {_brief(there[1])} s"
-    return (
-        f"not in {result['samples'][-1]}, {_brief(result['seconds'][-1])} s (it is at {result['ev'][-1]:.2f})"
-    )
-
-
-def _brief(value: float) -> str:
-    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
-
-
-def _large(results: Results) -> list[Claim]:
+def _judge_large(results: Results) -> list[Claim]:
     claims = []
     for p in sorted({cell["p"] for cell in results}):
-        curves = {cell["method"]: r for cell, r in results.items() if cell["p"] == p and cell["seed"] == 0}
+        curves = {
+            cell["method"]: LearningCurve(**result)
+            for cell, result in results.items()
+            if cell["p"] == p and cell["seed"] == 0
+        }
         level, statement = REACHED.get(p, (0.8, "OMRMD converges much faster than OR-PCA"))
-        omrmd, orpca = (_reached(curves[method], level) for method in ("omrmd", "orpca"))
+        omrmd, orpca = (curves[method].first_reaching(level) for method in ("omrmd", "orpca"))
         claims.append(
             Claim(
                 f"p = {p}: {statement}",
                 "agree" if omrmd and (not orpca or orpca[0] >= 2 * omrmd[0]) else "disagree",
                 f"samples and seconds up to an expressed variance of {level}: "
-                + "; ".join(f"{METHODS[name]} {_way(curve, level)}" for name, curve in curves.items()),
+                + "; ".join(
+                    f"{METHODS[name].title} {_format_reached(curve, level)}" for name, curve in curves.items()
+                ),
             )
         )
-        each = {name: 1e3 * r["seconds"][-1] / r["samples"][-1] for name, r in curves.items()}
+        cost = {name: 1e3 * curve.seconds[-1] / curve.samples[-1] for name, curve in curves.items()}
         claims.append(
             Claim(
                 f"p = {p}: OR-PCA is about three times faster than OMRMD per sample",
-                "agree" if each["omrmd"] > 2 * each["orpca"] else "disagree",
-                "milliseconds a sample: "
-                + "; ".join(f"{METHODS[name]} {_brief(value)}" for name, value in each.items()),
+                "agree" if cost["omrmd"] > 2 * cost["orpca"] else "disagree",
+                "milliseconds per sample: "
+                + "; ".join(f"{METHODS[name].title} {_format_short(value)}" for name, value in cost.items()),
             )
         )
     return claims
 
 
-def _norms(results: Results) -> list[Claim]:
-    gaps = {way: _ahead(results, *pair) for way, pair in PAIRS.items()}
-    left = gaps["our estimators, l1 and the paper's weights"]
+def _format_reached(curve: LearningCurve, level: float) -> str:
+    if (point := curve.first_reaching(level)) is not None:
+        return f"{point[0]}, {_format_short(point[1])} s"
+    end = f"{curve.samples[-1]}, {_format_short(curve.seconds[-1])} s"
+    return f"not reached in {end} (final value {curve.ev[-1]:.2f})"
+
+
+def _format_short(value: float) -> str:
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
+
+
+def _judge_norms(results: Results) -> list[Claim]:
+    gaps = {way: _differences(results, *pair) for way, pair in PAIRS.items()}
+    decisive = gaps["our estimators, l1 and the paper's weights"]
     return [
         Claim(
             "Under much corruption the max-norm is a better fit than the nuclear norm",
-            _verdict(_share(left > COMPARABLE)),
+            _verdict(_share(decisive > THRESHOLDS.comparable)),
             "how far the max-norm is ahead, from the worst cell to the best: "
             + "; ".join(f"{way} {gap.min():+.3f} to {gap.max():+.3f}" for way, gap in gaps.items()),
         )
     ]
 
 
-def _theory(results: Results) -> list[Claim]:
-    values = next(result for cell, result in results.items() if cell.kind == "theory")
+def _judge_theory(results: Results) -> list[Claim]:
+    values: Result = next(result for cell, result in results.items() if cell.kind == "theory")
     gap = np.subtract(values["surrogate"], values["loss"])
     move, gradient = np.array(values["move"]), np.array(values["gradient"])
     late = 3 * len(move) // 4
-    held = sorted(
+    memory = sorted(
         (c["n"], r["megabytes"]) for c, r in results.items() if c.kind == "memory" and c["method"] == "ours"
     )
     return [
@@ -258,9 +304,9 @@ def _theory(results: Results) -> list[Claim]:
             f"their gap falls from at most {gap.max():.3g} to {gap[-1]:.3g}",
         ),
         Claim(
-            "The basis moves by O(1/t)",
+            "The basis changes by O(1/t)",
             "agree" if move[late:].max() <= move[:late].max() else "disagree",
-            f"t times the move stays below {move.max():.3g}, {move[-1]:.3g} at the end",
+            f"t times the change is at most {move.max():.3g}, and {move[-1]:.3g} at the end",
         ),
         Claim(
             "The gradient of the empirical loss vanishes",
@@ -269,7 +315,7 @@ def _theory(results: Results) -> list[Claim]:
         ),
         Claim(
             "Memory does not depend on the number of samples",
-            "agree" if len(held) > 1 and held[-1][1] < 1.2 * held[-2][1] + 0.5 else "disagree",
-            ", ".join(f"{n} samples: {mb:.1f} MB" for n, mb in held),
+            "agree" if len(memory) > 1 and memory[-1][1] < 1.2 * memory[-2][1] + 0.5 else "disagree",
+            ", ".join(f"{n} samples: {megabytes:.1f} MB" for n, megabytes in memory),
         ),
     ]

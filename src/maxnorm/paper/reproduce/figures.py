@@ -1,4 +1,4 @@
-"""Draw the figures from the cells' results."""
+"""Draw the figures from the results of their cells."""
 
 from __future__ import annotations
 
@@ -8,158 +8,155 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maxnorm.core.types import Array
-from maxnorm.paper.reproduce.cells import Cell, Result
-from maxnorm.paper.reproduce.plan import METHODS, PAIRS
+from maxnorm.paper.methods import METHODS
+from maxnorm.paper.reproduce.cells import Results, final_ev
+from maxnorm.paper.reproduce.plan import COMPARED, PAIRS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Results = dict[Cell, Result]
-COLOURS = {name: f"C{i}" for i, name in enumerate(METHODS)}
-
-
-def final_ev(results: Results) -> dict[tuple[str, int, float], float]:
-    """Return the expressed variance at the end of each curve, averaged over repetitions."""
-    values: dict[tuple[str, int, float], list[float]] = {}
-    for cell, result in results.items():
-        if cell.kind == "curve":
-            values.setdefault((cell["method"], cell["d"], cell["rho"]), []).append(result["ev"][-1])
-    return {key: float(np.mean(ev)) for key, ev in values.items()}
+COLOURS = {name: f"C{i}" for i, name in enumerate(COMPARED)}
 
 
 def draw(figure: str, results: Results) -> Figure:
-    """Return a figure by its name."""
+    """Draw a figure.
+
+    Parameters
+    ----------
+    figure : str
+        Name of the figure, a key of ``plan.FIGURES``.
+    results : dict
+        Results of the cells of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     drawers: dict[str, Callable[[Results], Figure]] = {
-        "grid": _grid,
-        "rank-low": _ranks,
-        "rank-mid": _ranks,
-        "samples": _samples,
-        "large": _large,
-        "norms": _norms,
-        "theory": _theory,
-        "noise": _noise,
+        "grid": _draw_grid,
+        "rank-low": _draw_ranks,
+        "rank-mid": _draw_ranks,
+        "samples": _draw_samples,
+        "large": _draw_large,
+        "norms": _draw_norms,
+        "theory": _draw_theory,
+        "noise": _draw_noise,
     }
     return drawers[figure](results)
 
 
-def _axes(rows: int, columns: int, width: float = 4.0, height: float = 3.3) -> tuple[Figure, Any]:
+def _subplots(rows: int, columns: int) -> tuple[Figure, Any]:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), layout="constrained", squeeze=False
+    return plt.subplots(
+        rows, columns, figsize=(4.0 * columns, 3.3 * rows), layout="constrained", squeeze=False
     )
-    return figure, axes
 
 
-def _sorted(values: Iterable[Any]) -> list[Any]:
+def _distinct(values: Iterable[Any]) -> list[Any]:
     return sorted(set(values))
 
 
-def _grid(results: Results) -> Figure:
+def _plot_corruption(ax: Any, results: Results, method: str, rank: int, **style: Any) -> None:
+    """Plot the final expressed variance of a method at a rank against the share of corrupted entries."""
+    points = sorted((key[2], ev) for key, ev in final_ev(results).items() if key[:2] == (method, rank))
+    if points:
+        ax.plot(*zip(*points, strict=True), marker=".", **style)
+    ax.set(
+        title=f"rank {rank}",
+        xlabel="share of entries corrupted",
+        ylabel="expressed variance",
+        ylim=(0, 1.03),
+    )
+
+
+def _plot_curves(ax: Any, results: Results, against: str) -> None:
+    """Plot the learning curves of the first repetition; a batch method is a horizontal line."""
+    for cell, result in results.items():
+        if cell["seed"]:
+            continue
+        name = cell["method"]
+        style = {"color": COLOURS[name], "label": METHODS[name].title}
+        if len(result["ev"]) == 1:
+            ax.axhline(result["ev"][0], linestyle=":", **style)
+        else:
+            ax.plot(result[against], result["ev"], **style)
+    ax.set(xlabel=against, ylabel="expressed variance", ylim=(0, 1.03))
+
+
+def _draw_grid(results: Results) -> Figure:
     ev = final_ev(results)
-    methods = [m for m in METHODS if any(key[0] == m for key in ev)]
-    ranks, rhos = _sorted(key[1] for key in ev), _sorted(key[2] for key in ev)
+    methods = [method for method in COMPARED if any(key[0] == method for key in ev)]
+    ranks, rhos = _distinct(key[1] for key in ev), _distinct(key[2] for key in ev)
     p = next(cell["p"] for cell in results)
-    figure, axes = _axes(1, len(methods))
+    figure, axes = _subplots(1, len(methods))
     for ax, method in zip(axes[0], methods, strict=True):
         image: Array = np.array([[ev.get((method, d, rho), np.nan) for rho in rhos] for d in ranks])
         half = 0.5 * (rhos[1] - rhos[0]) if len(rhos) > 1 else 0.5
         edges = (rhos[0] - half, rhos[-1] + half, ranks[0] / p - half, ranks[-1] / p + half)
         shown = ax.imshow(image, origin="lower", vmin=0, vmax=1, extent=edges, aspect="auto")
-        ax.set(title=METHODS[method], xlabel="share of entries corrupted", ylabel="rank / p")
+        ax.set(title=METHODS[method].title, xlabel="share of entries corrupted", ylabel="rank / p")
     figure.colorbar(shown, ax=axes, label="expressed variance")
     return figure
 
 
-def _ranks(results: Results) -> Figure:
-    ev = final_ev(results)
-    ranks = _sorted(key[1] for key in ev)
+def _draw_ranks(results: Results) -> Figure:
+    ranks = _distinct(cell["d"] for cell in results)
     columns = min(3, len(ranks))
-    figure, axes = _axes(-(-len(ranks) // columns), columns)
+    figure, axes = _subplots(-(-len(ranks) // columns), columns)
     for ax in axes.flat[len(ranks) :]:
         ax.set_axis_off()
     for ax, d in zip(axes.flat, ranks, strict=False):
-        for method in METHODS:
-            points = sorted((key[2], value) for key, value in ev.items() if key[:2] == (method, d))
-            if points:
-                ax.plot(*zip(*points, strict=True), marker=".", color=COLOURS[method], label=METHODS[method])
-        ax.set(
-            title=f"rank {d}",
-            xlabel="share of entries corrupted",
-            ylabel="expressed variance",
-            ylim=(0, 1.03),
-        )
+        for method in COMPARED:
+            _plot_corruption(ax, results, method, d, color=COLOURS[method], label=METHODS[method].title)
     axes.flat[0].legend(fontsize="small")
     return figure
 
 
-def _curves(ax: Any, results: Results, against: str) -> None:
-    for cell, result in results.items():
-        if cell["seed"]:
-            continue  # one repetition is shown
-        name = cell["method"]
-        if len(result["ev"]) == 1:
-            ax.axhline(result["ev"][0], color=COLOURS[name], linestyle=":", label=METHODS[name])
-        else:
-            ax.plot(result[against], result["ev"], color=COLOURS[name], label=METHODS[name])
-    ax.set(xlabel=against, ylabel="expressed variance", ylim=(0, 1.03))
-
-
-def _samples(results: Results) -> Figure:
-    rhos = _sorted(cell["rho"] for cell in results)
-    figure, axes = _axes(1, len(rhos))
+def _draw_samples(results: Results) -> Figure:
+    rhos = _distinct(cell["rho"] for cell in results)
+    figure, axes = _subplots(1, len(rhos))
     for ax, rho in zip(axes[0], rhos, strict=True):
-        _curves(ax, {cell: r for cell, r in results.items() if cell["rho"] == rho}, "samples")
+        _plot_curves(ax, {cell: r for cell, r in results.items() if cell["rho"] == rho}, "samples")
         ax.set_title(f"{rho:.0%} corrupted")
     axes[0, 0].legend(fontsize="small")
     return figure
 
 
-def _large(results: Results) -> Figure:
-    sizes = _sorted(cell["p"] for cell in results)
-    figure, axes = _axes(2, len(sizes))
+def _draw_large(results: Results) -> Figure:
+    sizes = _distinct(cell["p"] for cell in results)
+    figure, axes = _subplots(2, len(sizes))
     for column, p in zip(axes.T, sizes, strict=True):
-        these = {cell: r for cell, r in results.items() if cell["p"] == p}
+        selected = {cell: r for cell, r in results.items() if cell["p"] == p}
         for ax, against in zip(column, ("samples", "seconds"), strict=True):
-            _curves(ax, these, against)
+            _plot_curves(ax, selected, against)
             ax.set(title=f"p = {p}, d = {p // 10}", xscale="log")
     axes[0, 0].legend(fontsize="small")
     return figure
 
 
-def _norms(results: Results) -> Figure:
-    ev = final_ev(results)
-    ranks = _sorted(key[1] for key in ev)
-    figure, axes = _axes(1, len(ranks))
+def _draw_norms(results: Results) -> Figure:
+    ranks = _distinct(cell["d"] for cell in results)
+    figure, axes = _subplots(1, len(ranks))
     for ax, d in zip(axes[0], ranks, strict=True):
         for i, (way, pair) in enumerate(PAIRS.items()):
             for method, line, norm in zip(pair, ("-", "--"), ("max-norm", "nuclear norm"), strict=True):
-                points = sorted((key[2], value) for key, value in ev.items() if key[:2] == (method, d))
-                ax.plot(
-                    *zip(*points, strict=True),
-                    color=f"C{i}",
-                    linestyle=line,
-                    marker=".",
-                    label=f"{way}, {norm}",
+                _plot_corruption(
+                    ax, results, method, d, color=f"C{i}", linestyle=line, label=f"{way}, {norm}"
                 )
-        ax.set(
-            title=f"rank {d}",
-            xlabel="share of entries corrupted",
-            ylabel="expressed variance",
-            ylim=(0, 1.03),
-        )
     figure.legend(
         *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small"
     )
     return figure
 
 
-def _theory(results: Results) -> Figure:
+def _draw_theory(results: Results) -> Figure:
     values = next(result for cell, result in results.items() if cell.kind == "theory")
-    figure, axes = _axes(1, 4)
+    figure, axes = _subplots(1, 4)
     t = np.array(values["samples"])
     axes[0, 0].plot(t, values["surrogate"], label="surrogate g_t(L_t)")
     axes[0, 0].plot(t, values["loss"], label="empirical loss f_t(L_t)")
@@ -169,41 +166,33 @@ def _theory(results: Results) -> Figure:
     axes[0, 1].loglog(t, values["gradient"], label="norm of the gradient of f_t")
     axes[0, 1].legend()
     axes[0, 2].semilogx(t, values["move"])
-    axes[0, 2].set_title("t times the move of the basis")
-    for method in _sorted(cell["method"] for cell in results if cell.kind == "memory"):
-        points = sorted(
-            (cell["n"], r["megabytes"])
-            for cell, r in results.items()
-            if cell.kind == "memory" and cell["method"] == method
-        )
-        axes[0, 3].plot(*zip(*points, strict=True), marker="o", label=METHODS[method])
-    axes[0, 3].set(title="megabytes held", ylim=(0, None))
+    axes[0, 2].set_title("t times the change of the basis")
+    memory = {cell: r["megabytes"] for cell, r in results.items() if cell.kind == "memory"}
+    for method in _distinct(cell["method"] for cell in memory):
+        points = sorted((cell["n"], held) for cell, held in memory.items() if cell["method"] == method)
+        axes[0, 3].plot(*zip(*points, strict=True), marker="o", label=METHODS[method].title)
+    axes[0, 3].set(title="peak memory in megabytes", ylim=(0, None))
     axes[0, 3].legend()
     for ax in axes[0]:
         ax.set_xlabel("samples")
     return figure
 
 
-def _noise(results: Results) -> Figure:
-    figure, axes = _axes(1, 3)
+def _draw_noise(results: Results) -> Figure:
+    figure, axes = _subplots(1, 3)
     shown = (("outliers", "share", "ev"), ("dense", "sigma", "ev"), ("completion", "observed", "error"))
-    titles = ("outlying samples", "dense noise", "completion: error in missing entries")
+    titles = ("outlying samples", "dense noise", "completion: error of the missing entries")
     for ax, (kind, x, y), title in zip(axes[0], shown, titles, strict=True):
-        these = {cell: r for cell, r in results.items() if cell.kind == kind}
-        labels = _sorted(dict(cell.settings).get("noise", "none") for cell in these)
-        for label in labels:
-            points: dict[float, list[float]] = {}
-            for cell, result in these.items():
-                if dict(cell.settings).get("noise", "none") == label:
-                    points.setdefault(cell[x], []).append(1.0 - result[y] if y == "ev" else result[y])
-            xs = sorted(points)
-            ax.semilogy(
-                xs, [float(np.mean(points[value])) for value in xs], marker="o", label=f"noise={label!r}"
-            )
-        ax.set(
-            title=title,
-            xlabel=x,
-            ylabel="1 - expressed variance" if y == "ev" else "relative error",
-        )
+        points: dict[str, dict[float, list[float]]] = {}
+        for cell, result in results.items():
+            if cell.kind == kind:
+                noise = dict(cell.settings).get("noise", "none")
+                error = 1.0 - result[y] if y == "ev" else result[y]
+                points.setdefault(noise, {}).setdefault(cell[x], []).append(error)
+        for noise, errors in sorted(points.items()):
+            xs = sorted(errors)
+            means = [float(np.mean(errors[value])) for value in xs]
+            ax.semilogy(xs, means, marker="o", label=f"noise={noise!r}")
+        ax.set(title=title, xlabel=x, ylabel="1 - expressed variance" if y == "ev" else "relative error")
         ax.legend(fontsize="small")
     return figure

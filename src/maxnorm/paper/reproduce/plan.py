@@ -1,40 +1,62 @@
-"""Which cells make which figure, in three sizes."""
+"""The cells of each figure, in three sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from maxnorm.paper.reproduce.cells import Cell
 
-METHODS = {
-    "omrmd": "OMRMD as published",
-    "orpca": "OR-PCA as published",
-    "pcp": "PCP (batch)",
-    "ours": "MaxNormDecomposition",
-    "nuclear": "OnlineRobustPCA",
-    "pca": "online PCA",
+FIGURES = {
+    "grid": "Figure 1: expressed variance over rank and corruption",
+    "rank-low": "Figure 2: expressed variance against corruption, low ranks",
+    "rank-mid": "Figure 3: expressed variance against corruption, middle ranks",
+    "samples": "Figure 4: expressed variance against samples",
+    "large": "Figures 5 and 6: expressed variance against samples and time, growing dimension",
+    "norms": "Influence of the norm and of the algorithm: five ways of learning, each with both norms",
+    "theory": "Section 4: surrogate, loss and their gap; changes of the basis; memory",
+    "noise": "Stated in the paper without an experiment: outlying samples, dense noise, completion",
 }
-# Each way of learning with the max-norm, and the same with the nuclear norm.
+# The methods of the figures, in the order of legends; keys of maxnorm.paper.methods.METHODS.
+COMPARED = ("omrmd", "orpca", "pcp", "ours", "nuclear", "pca")
+# Five ways of learning; each pair differs only in the norm, the max-norm first.
 PAIRS = {
     "as published": ("omrmd", "orpca"),
     "Algorithm 1, solved exactly": ("exact-max", "exact-nuclear"),
     "the same from an orthonormal start": ("orthonormal-max", "orthonormal-nuclear"),
     "our estimators, l1 and the paper's weights": ("l1-max", "l1-nuclear"),
-    "our estimators, untouched": ("ours", "nuclear"),
+    "our estimators, default settings": ("ours", "nuclear"),
 }
-SHARES = tuple(round(0.02 + 0.04 * i, 2) for i in range(13))
+SHARES = tuple(round(0.02 + 0.04 * i, 2) for i in range(13))  # rank / p and corruption on the grid
+LOW_RANKS, MID_RANKS = (8, 24, 40, 56, 72, 88), (104, 120, 136, 168, 184, 200)  # at p = 400
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiments are."""
+    """Sizes of the experiments.
+
+    Parameters
+    ----------
+    p, n : int
+        Number of features and of samples, except in "large" and for memory.
+    shares : tuple of float
+        Ranks, as shares of p, and shares of corrupted entries on the grid.
+    large : tuple of int
+        Numbers of features of "large".
+    large_n : int
+        Number of samples of "large".
+    patience : float
+        Time limit of a learning curve of "large", in seconds.
+    repetitions : int
+        Number of repetitions, with different seeds, unless the user asks for another.
+    """
 
     p: int
     n: int
     shares: tuple[float, ...]
     large: tuple[int, ...]
     large_n: int
-    patience: float  # seconds that a method gets for a curve of "large"
+    patience: float
     repetitions: int
 
 
@@ -43,68 +65,41 @@ SIZES = {
     "standard": Size(400, 5000, SHARES, (400, 1000), 20_000, 600.0, 1),
     "full": Size(400, 5000, SHARES, (400, 1000, 3000), 100_000, 3600.0, 10),
 }
-LOW_RANKS, MID_RANKS = (8, 24, 40, 56, 72, 88), (104, 120, 136, 168, 184, 200)
-
-
-def _grid(
-    size: Size,
-    shares: tuple[float, ...],
-    rhos: tuple[float, ...],
-    seeds: range,
-    methods: tuple[str, ...] = ("omrmd", "orpca", "pcp", "ours", "nuclear"),
-) -> list[Cell]:
-    return [
-        Cell.of(
-            "curve",
-            method=method,
-            p=size.p,
-            d=max(1, round(rank * size.p)),
-            n=size.n,
-            rho=rho,
-            seed=seed,
-            start="uniform",
-        )
-        for seed in seeds
-        for rank in shares
-        for rho in rhos
-        for method in methods
-    ]
 
 
 def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
-    """Return the cells of a figure; cells that figures share are the same cells."""
+    """Return the cells of a figure.
+
+    Parameters
+    ----------
+    figure : str
+        A key of ``FIGURES``.
+    size : Size
+        Sizes of the experiments.
+    repetitions : int
+        Number of repetitions of each cell, with different seeds.
+
+    Returns
+    -------
+    list of Cell
+        The cells. A cell that several figures need is equal in all of them, so that it is computed once.
+    """
     seeds = range(repetitions)
-    if figure == "grid":
-        return _grid(size, size.shares, size.shares, seeds)
-    if figure in ("rank-low", "rank-mid"):
-        ranks = LOW_RANKS if figure == "rank-low" else MID_RANKS
-        shares = tuple(share for share in size.shares if round(400 * share) in ranks)
-        return _grid(size, shares, size.shares, seeds)
+    if figure in ("grid", "rank-low", "rank-mid"):
+        ranks = {"rank-low": LOW_RANKS, "rank-mid": MID_RANKS}.get(figure)
+        shares = tuple(share for share in size.shares if ranks is None or round(400 * share) in ranks)
+        return _grid(size, shares, size.shares, seeds, ("omrmd", "orpca", "pcp", "ours", "nuclear"))
     if figure == "norms":
-        both = tuple(method for pair in PAIRS.values() for method in pair)
-        return _grid(size, size.shares[:7:2], (0.1, 0.3, 0.5), seeds, both)
+        methods = tuple(method for pair in PAIRS.values() for method in pair)
+        return _grid(size, size.shares[:7:2], (0.1, 0.3, 0.5), seeds, methods)
     if figure == "samples":
-        return [
-            Cell.of(
-                "curve", method=method, p=size.p, d=size.p // 5, n=size.n, rho=rho, seed=seed, start="uniform"
-            )
-            for seed in seeds
-            for rho in (0.01, 0.1, 0.3, 0.5)
-            for method in METHODS
-        ]
+        return _grid(size, (0.2,), (0.01, 0.1, 0.3, 0.5), seeds, COMPARED)
     if figure == "large":
+        curve = partial(
+            Cell.of, "curve", n=size.large_n, rho=0.3, start="orthonormal", patience=size.patience
+        )
         return [
-            Cell.of(
-                "curve",
-                method=method,
-                p=p,
-                d=p // 10,
-                n=size.large_n,
-                rho=0.3,
-                seed=seed,
-                start="orthonormal",
-                patience=size.patience,
-            )
+            curve(method=method, p=p, d=p // 10, seed=seed)
             for seed in seeds
             for p in size.large
             for method in ("omrmd", "orpca", "ours", "nuclear")
@@ -115,35 +110,52 @@ def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
             for n in (5000, 20_000, 80_000)
             for method in ("ours", "nuclear")
         ]
-    p, d, n = size.p // 4, size.p // 40 + 2, size.n // 2
+    return _noise(size, seeds)
+
+
+def _grid(
+    size: Size,
+    shares: tuple[float, ...],
+    rhos: tuple[float, ...],
+    seeds: range,
+    methods: tuple[str, ...],
+) -> list[Cell]:
+    return [
+        Cell.of(
+            "curve",
+            method=method,
+            p=size.p,
+            d=max(1, round(share * size.p)),
+            n=size.n,
+            rho=rho,
+            seed=seed,
+            start="uniform",
+        )
+        for seed in seeds
+        for share in shares
+        for rho in rhos
+        for method in methods
+    ]
+
+
+def _noise(size: Size, seeds: range) -> list[Cell]:
+    shape = {"p": size.p // 4, "d": size.p // 40 + 2, "n": size.n // 2}
     return [
         *(
-            Cell.of("outliers", noise=noise, share=share, p=p, d=d, n=n, seed=seed)
+            Cell.of("outliers", noise=noise, share=share, seed=seed, **shape)
             for seed in seeds
             for noise in ("l21", "l1", "none")
             for share in (0.0, 0.1, 0.2, 0.3, 0.4)
         ),
         *(
-            Cell.of("dense", noise=noise, sigma=sigma, p=p, d=d, n=n, seed=seed)
+            Cell.of("dense", noise=noise, sigma=sigma, seed=seed, **shape)
             for seed in seeds
             for noise in ("squared", "none", "capped")
             for sigma in (0.05, 0.1, 0.2, 0.4)
         ),
         *(
-            Cell.of("completion", observed=observed, p=p, d=d, n=n, seed=seed)
+            Cell.of("completion", observed=observed, seed=seed, **shape)
             for seed in seeds
             for observed in (0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
         ),
     ]
-
-
-FIGURES = {
-    "grid": "Figure 1: expressed variance over rank and corruption",
-    "rank-low": "Figure 2: expressed variance against corruption, low ranks",
-    "rank-mid": "Figure 3: expressed variance against corruption, middle ranks",
-    "samples": "Figure 4: expressed variance against samples",
-    "large": "Figures 5 and 6: expressed variance against samples and time, growing dimension",
-    "norms": "What is the norm's doing and what the algorithm's: five ways to learn, with either norm",
-    "theory": "Section 4: surrogate, loss and their gap; moves of the basis; memory",
-    "noise": "What is stated but not shown: outlying samples, dense noise, completion",
-}

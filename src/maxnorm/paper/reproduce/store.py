@@ -1,4 +1,4 @@
-"""Run cells in parallel and keep each result as soon as it is there."""
+"""Compute cells in parallel processes, and save each result as soon as it is known."""
 
 from __future__ import annotations
 
@@ -15,39 +15,96 @@ from maxnorm.paper.reproduce.cells import Cell, Result
 
 
 class CellError(RuntimeError):
-    """A cell failed; the message says which and why."""
+    """The computation of a cell has failed. The message names the cell and the error."""
 
 
 def load(cell: Cell, folder: Path) -> Result | None:
-    """Return a kept result, or None."""
-    path = folder / "cells" / f"{cell.key}.json"
+    """Return the saved result of a cell, or None if there is none.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+    folder : Path
+        Folder of the results.
+
+    Returns
+    -------
+    dict or None
+        The result. An unreadable file counts as missing, so that the cell is computed again.
+    """
     try:
-        result: Result = json.loads(path.read_text())["result"]
-    except (OSError, ValueError, KeyError):  # not there, or not ours: it is computed again
+        result: Result = json.loads(_path(cell, folder).read_text())["result"]
+    except (OSError, ValueError, KeyError):
         return None
     return result
 
 
-def keep(cell: Cell, result: Result, folder: Path) -> None:
-    """Write a result so that nobody ever sees half of it."""
-    path = folder / "cells" / f"{cell.key}.json"
+def save(cell: Cell, result: Result, folder: Path) -> None:
+    """Save the result of a cell; it is written to a temporary file and renamed when complete.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+    result : dict
+        Its result.
+    folder : Path
+        Folder of the results.
+    """
+    path = _path(cell, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps({"kind": cell.kind, "settings": dict(cell.settings), "result": result}))
-    part.replace(path)
+    temporary = path.with_suffix(f".{os.getpid()}.part")
+    temporary.write_text(json.dumps({"kind": cell.kind, "settings": dict(cell.settings), "result": result}))
+    temporary.replace(path)
+
+
+def _path(cell: Cell, folder: Path) -> Path:
+    return folder / "cells" / f"{cell.key}.json"
 
 
 def compute(cell: Cell, folder: Path) -> None:
-    """Compute a cell on one BLAS thread and keep it, in a process of its own."""
+    """Compute a cell with one BLAS thread, and save its result.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell.
+    folder : Path
+        Folder of the results.
+    """
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PCP on what cannot be recovered ends early
-        keep(cell, cell.run(), folder)
+        warnings.simplefilter("ignore")  # PCP does not converge on data that cannot be recovered
+        save(cell, cell.run(), folder)
 
 
 def run(
     cells: Sequence[Cell], folder: Path, jobs: int, progress: Callable[[int, int], None]
 ) -> dict[Cell, Result]:
-    """Compute what is not kept yet, and return everything. ``progress`` gets numbers done and in all."""
+    """Compute the cells that have no saved result, and return the results of all.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        The cells. Repeated cells are computed once.
+    folder : Path
+        Folder of the results.
+    jobs : int
+        Number of processes.
+    progress : callable
+        Function that receives the number of finished cells and the number of all cells, once at the start and
+        after each cell.
+
+    Returns
+    -------
+    dict
+        Result of each cell.
+
+    Raises
+    ------
+    CellError
+        If a cell fails. The other processes are terminated; finished cells stay saved.
+    """
     unique = list(dict.fromkeys(cells))
     missing = [cell for cell in unique if load(cell, folder) is None]
     done = len(unique) - len(missing)

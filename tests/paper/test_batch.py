@@ -61,7 +61,7 @@ def test_the_online_learner_approaches_the_batch_optimum():
     Z, rng = problem(400, 15)
     norm, noise, L0 = PlainMaxNorm(0.5), L1(0.3), rng.standard_normal((15, 4))
     best = solve_batch(Z, L0, norm=norm, noise=noise, tol=1e-6).value
-    learner = replace(exact_learner(norm, 0.3, L0), batch_size=5, forgetting=2.0)
+    learner = replace(exact_learner(norm, noise, L0), batch_size=5, forgetting=2.0)
     state, gaps = State.start(L0), []
     for _ in range(8):
         state, _ = learn(learner, state, Batch(Z))

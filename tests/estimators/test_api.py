@@ -196,7 +196,7 @@ def test_rows_do_not_depend_on_each_other(Estimator, data):
 def test_blocks_of_transform_are_invisible(monkeypatch, data):
     model = MaxNormDecomposition(n_components=4, random_state=0).fit(data.X)
     whole = model.decompose(data.X)
-    monkeypatch.setattr("maxnorm.estimators._base.BLOCK_ENTRIES", 50 * 7)
+    monkeypatch.setattr("maxnorm.learner.APPLY_ENTRIES", 50 * 7)
     for a, b in zip(model.decompose(data.X), whole, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 

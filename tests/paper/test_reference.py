@@ -1,7 +1,7 @@
-"""Expressed variance on the paper's protocol, against the published algorithm on the same data.
+"""Expressed variance on the paper's protocol, compared with the authors' released code on the same data.
 
-The figures of the published algorithm (columns projected, one pass) are those of the authors' released
-code, run with lambda1 = lambda2 = 1 / sqrt(p) on the same seeded data: p = 400, n = 5000.
+The reference values were computed by that code (columns projected, one pass) with lambda1 = lambda2 =
+1 / sqrt(p) on data with the same seeds, p = 400 and n = 5000.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from maxnorm.metrics import expressed_variance
 from maxnorm.paper.reference import run_published
 from reference import initial_basis, paper_data
 
-# (d, corruption, seed): expressed variance of the published OMRMD after 1000 and 5000 samples
+# (rank, corruption, seed): expressed variance of the published OMRMD after 1000 and 5000 samples
 PUBLISHED = {
     (80, 0.01, 0): (0.88062, 0.95365),
     (80, 0.1, 0): (0.83072, 0.94112),
@@ -31,7 +31,7 @@ PUBLISHED = {
     (200, 0.26, 7): (0.68127, 0.80678),
 }
 
-# Early points of the same curves: (method, d, corruption, seed, n of the data): {samples: EV}
+# (method, rank, corruption, seed, number of samples): expressed variance by the number of samples seen
 EARLY = {
     ("omrmd", 8, 0.26, 7, 5000): {250: 0.9143, 500: 0.94596},
     ("omrmd", 40, 0.3, 0, 2000): {100: 0.43748, 200: 0.55633, 300: 0.63508, 400: 0.68443},
@@ -43,7 +43,7 @@ EARLY = {
 
 @pytest.mark.parametrize("weights", ["auto", "given"])
 @pytest.mark.parametrize("case", PUBLISHED, ids=str)
-def test_the_default_is_ahead_of_the_published_algorithm(case, weights):
+def test_the_default_estimator_is_ahead_of_the_published_algorithm(case, weights):
     d, corruption, seed = case
     U, X, E = paper_data(400, d, 5000, corruption, seed)
     given = {"lambda1": 400**-0.5, "lambda2": 400**-0.5} if weights == "given" else {}
@@ -54,7 +54,7 @@ def test_the_default_is_ahead_of_the_published_algorithm(case, weights):
 
 
 @pytest.mark.parametrize("case", EARLY, ids=str)
-def test_the_published_algorithm_is_reproduced(case):
+def test_the_published_algorithm_reproduces_the_curves_of_the_released_code(case):
     method, d, corruption, seed, n = case
     U, X, E = paper_data(400, d, n, corruption, seed)
     curve = EARLY[case]

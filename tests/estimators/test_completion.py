@@ -456,7 +456,7 @@ def test_wrong_input(ratings, recommender):
         with pytest.raises(ValueError, match=r"too large|must be numeric|0 feature"):
             MaxNormCompletion(2).fit(wrong)
     with pytest.raises(
-        ValueError, match="biases of MaxNormCompletion is now True, but it was learnt otherwise"
+        ValueError, match="biases of MaxNormCompletion was False when it was fitted and is now True"
     ):
         MaxNormCompletion(2).fit(Z).set_params(biases=True).partial_fit(Z)
     for bounds in ((None, 5), ("a", "b"), 3):

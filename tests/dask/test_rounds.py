@@ -304,7 +304,7 @@ def test_data_frames(stored, tmp_path):
     assert list(model.feature_names_in_) == list(frame.columns)
     same(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
     np.testing.assert_allclose(model.transform(frames).compute(), model.transform(frame))
-    with pytest.raises(ValueError, match="first 'sensor 39' in place of 'sensor 0'"):
+    with pytest.raises(ValueError, match="the first difference is 'sensor 39' in place of 'sensor 0'"):
         model.transform(frames[frame.columns[::-1]])
     with pytest.raises(ValueError, match="numeric"):
         MaxNormDecomposition(1).fit(dd.from_pandas(pd.DataFrame({"a": ["x"], "b": ["y"]}), npartitions=1))

@@ -3,7 +3,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from maxnorm.core.statistics import Scales, SufficientStatistics
+from maxnorm.core.scales import Scales
+from maxnorm.core.statistics import SufficientStatistics
 
 
 def batch(seed, n=7, p=5, d=3):

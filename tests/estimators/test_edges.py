@@ -122,8 +122,8 @@ def test_weights_are_reported_and_parameters_untouched():
         ("max_iter", 0, "max_iter of .* an integer of at least 1 or 'auto', got 0"),
         ("tol", -1e-3, "tol of .* a finite number of at least 0, got -0.001"),
         ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
-        ("noise", "l2", "noise of .* must be one of 'capped' or 'l1' .*, got 'l2'"),
-        ("noise", 3, "an instance with the methods prox and value"),
+        ("noise", "l2", "noise of .* must be one of 'capped', 'l1', .*, got 'l2'"),
+        ("noise", 3, "an instance with the members prox, value"),
         ("init", "zeros", "init of .* must be 'random' or an array"),
         (
             "init",

@@ -497,7 +497,7 @@ def test_an_estimator_checks_the_feature_names_of_a_file(tmp_path):
     model = OnlineRobustPCA(2, random_state=0).fit(open_stream(tmp_path / "x.csv"))
     assert model.feature_names_in_.tolist() == list(NAMES)
     assert model.decompose(open_stream(tmp_path / "z.npy")).low_rank.shape == X.shape
-    with pytest.raises(ValueError, match="first 'x' in place of 'd'"):
+    with pytest.raises(ValueError, match="the first difference is 'x' in place of 'd'"):
         model.partial_fit(open_stream(tmp_path / "y.csv"))
     with pytest.raises(ValueError, match="has 4 features, but OnlineRobustPCA is expecting 5"):
         model.transform(open_stream(X[:, :4]))
