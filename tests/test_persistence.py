@@ -6,9 +6,11 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
@@ -166,7 +168,7 @@ def test_another_array_under_the_same_name(saved):
         contents["_progress.state.L.npy"] = buffer.getvalue()
 
     rewritten(path, swap)
-    with pytest.raises(ModelFileError, match="the checksum of .* is wrong"):
+    with pytest.raises(ModelFileError, match=r"the checksum of .* is wrong"):
         maxnorm.load(path)
 
 
@@ -257,3 +259,21 @@ def test_the_same_model_gives_the_same_bytes(saved):
     model.save(path)
     assert path.read_bytes() == before
     assert read(path)[1]["about"] == {}
+
+
+# -- files of earlier versions ----------------------------------------------------------------------
+
+
+def test_models_saved_by_version_0_1_are_loaded_and_continue():
+    """The files hold models with waiting rows; the expected values are those of version 0.1."""
+    data = Path(__file__).parent / "data"
+    samples = make_corrupted_low_rank(60, 8, 2, corruption=0.1, random_state=0).X
+    model = maxnorm.load(data / "v01-decomposition.maxnorm")
+    assert (model.basis_update, model.n_samples_seen_) == ("exact", 45)
+    model.partial_fit(samples[45:]).flush()
+    np.testing.assert_allclose(model.components_[0, :3], [-0.545524761, -1.671349634, 0.829221526])
+    ratings = sp.random_array((120, 12), density=0.4, rng=0, format="csr")
+    model = maxnorm.load(data / "v01-completion.maxnorm")
+    assert (model.gram, model.biases, model.n_samples_seen_) == ("per-feature", True, 123)
+    model.partial_fit(ratings[3:20]).flush()
+    np.testing.assert_allclose(model.components_[0, :3], [0.209834499, 0.575028644, -0.421381070])

@@ -5,7 +5,6 @@ import signal
 import time
 from pathlib import Path
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -16,6 +15,7 @@ from distributed import Client, LocalCluster
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+import dask
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.core.batch import Batch

@@ -99,7 +99,7 @@ def test_an_interrupted_run_keeps_the_finished_cells(tmp_path):
 
 
 def test_the_documented_verdicts_are_those_of_the_committed_results():
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     run = json.loads((docs / "reproduction" / "results.json").read_text())
     figures = {name: {} for name in plan.FIGURES}
     for row in run["cells"]:
