@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make demo   stream a corrupted data set through the learner and draw the result"
-	@echo "make test   ruff, mypy and the tests"
+	@echo "make test   ruff, mypy, numpydoc and the tests"
 	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
 	@echo "make bench-dask  accuracy, speed and cost of rounds on a local Dask cluster, about ten minutes"
 	@echo "make clean  remove the virtual environment and what the tools have left"
@@ -31,6 +31,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_docstrings.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

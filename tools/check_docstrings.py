@@ -16,7 +16,12 @@ from importlib import import_module
 from numpydoc.validate import ERROR_MSGS, validate
 
 MODULES = ("maxnorm", "maxnorm.metrics", "maxnorm.datasets")
-EXTENSION_POINTS = (("maxnorm.core.noise", "Noise"), ("maxnorm.core.norms", "FactorNorm"))
+EXTENSION_POINTS = (
+    ("maxnorm.core.noise", "Noise"),
+    ("maxnorm.core.norms", "FactorNorm"),
+    ("maxnorm.learner", "Learner"),
+    ("maxnorm.learner", "StepResult"),
+)
 
 # RT02 forbids a name for a single return value. Such names are the convention of scikit-learn
 # ("self : object"), and say more than the type alone.

@@ -286,7 +286,26 @@ class WrappedLearner(Learner):
 
 @dataclass(frozen=True, eq=False)
 class StepResult:
-    """What a step has done, for those who watch the progress of learning."""
+    """What a step has done, which is what callbacks receive.
+
+    The loss and the residual scale are those of the batch in the basis before the update, so that they show how
+    well the model predicts samples that it has not seen.
+
+    See Also
+    --------
+    maxnorm.MaxNormDecomposition.fit : Calls a callback with such a result after every step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm import MaxNormDecomposition
+    >>> X = np.random.default_rng(0).standard_normal((60, 2)) @ np.ones((2, 10))
+    >>> seen = []
+    >>> model = MaxNormDecomposition(2, batch_size=20, random_state=0)
+    >>> model = model.fit(X, callback=lambda result: seen.append((result.step, result.n_samples)))
+    >>> seen
+    [(1, 20), (2, 40), (3, 60)]
+    """
 
     state: State  #: the state after the step
     added: Contribution  #: what the batch has added to it

@@ -14,7 +14,9 @@ import pytest
 
 import maxnorm
 from maxnorm import open_stream
+from maxnorm.cli.options import NOISE_NAMES
 from maxnorm.cli.training import ObjectiveSchedule
+from maxnorm.core.noise import NOISES
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
 
@@ -540,3 +542,7 @@ def test_the_objective_is_recorded_at_numbers_of_samples_that_grow_geometrically
             history.append((n_samples, 0.0))
     assert history[0][0] == schedule.first_samples
     assert 10 < len(history) < 60
+
+
+def test_the_noise_models_of_the_command_line_are_those_of_the_library():
+    assert tuple(NOISES) == NOISE_NAMES

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,7 +30,18 @@ from maxnorm.streams.stream import Stream, StreamError
 BLOCKS_PER_ROUND = 10_000  # at most, which makes a graph that a scheduler accepts within seconds
 
 Reader = Callable[[Any, int], Batch]  # converts a raw block that begins at some row
-Answer = Callable[[Batch, Encoding, State], tuple[Any, ...]]  # the results for samples, as arrays
+
+
+class Answer(Protocol):
+    """What a model says of samples, as arrays with one row per sample."""
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the arrays for a block of samples, given its encoding."""
+        ...
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shapes of the arrays."""
+        ...
 
 
 class RoundSettings(NamedTuple):

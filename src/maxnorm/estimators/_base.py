@@ -21,14 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 from maxnorm import persistence
 from maxnorm.core.batch import Batch
 from maxnorm.core.blas import limited_blas
-from maxnorm.core.encoding import Encoding
 from maxnorm.core.noise import NOISES, Noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm
 from maxnorm.core.state import State, surrogate
 from maxnorm.core.types import Array, Mask
-from maxnorm.dask.blocks import Blocks, Output
+from maxnorm.dask.blocks import Blocks
 from maxnorm.dask.rounds import Answer, RoundSettings, apply_lazily, learn_blocks
 from maxnorm.dense import DenseLearner
+from maxnorm.estimators.answers import CoefficientAnswer, DecompositionAnswer, ScoreAnswer
 from maxnorm.estimators.callbacks import (
     FIT_FRAMES,
     Callback,
@@ -83,6 +83,8 @@ NORM_MEMBERS = (
 
 class Decomposition(NamedTuple):
     """The parts of samples, ``X = low_rank + noise + residual`` wherever X was observed.
+
+    It is a named tuple, so that the parts can be unpacked or read by name.
 
     Attributes
     ----------
@@ -222,7 +224,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         monitor = Monitor(self, callback, self._keep)
         learner = self.make_learner()
-        with suppress(StopLearning), nullcontext() if is_streamed(X) else all_or_nothing(self):
+        with nullcontext() if is_streamed(X) else all_or_nothing(self), suppress(StopLearning):
             source = self._source(X, reset=not self.__sklearn_is_fitted__())
             self._learn(learner, source, monitor.watch)
         return self
@@ -410,10 +412,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             A named tuple of ``low_rank``, ``noise``, ``residual``, ``coefficients`` and ``converged``; of
             Dask arrays that are not computed yet if X is a Dask collection.
         """
-        check_is_fitted(self)
-        dense, d = Output(None, self.n_features_in_), Output(None, self.n_components_)
-        outputs = (dense, dense, dense, d, Output(np.bool_, is_matrix=False))
-        return Decomposition(*self._apply(X, decomposition_of, *outputs))
+        return Decomposition(*self._apply(X, DecompositionAnswer()))
 
     def score_samples(self, X: Samples) -> Array:
         """Return the score of each sample, minus its loss in Eq. (2.9).
@@ -430,7 +429,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         scores : ndarray of shape (n_samples,), or Dask array for a Dask collection
             The score of each sample, at most zero.
         """
-        return self._apply(X, scores_of, Output(np.float64, is_matrix=False))[0]
+        return self._apply(X, ScoreAnswer())[0]
 
     def score(self, X: Samples, y: object = None) -> float:
         """Return the mean of :meth:`score_samples`.
@@ -451,12 +450,13 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _apply(self, X: Samples, answer: Answer, *outputs: Output) -> list[Any]:
+    def _apply(self, X: Samples, answer: Answer) -> list[Any]:
         """Return an answer for all samples of X, computed block by block from one snapshot of the model."""
         check_is_fitted(self)
-        learner, state = self.make_learner(), self.state_
+        learner = self.make_learner()
+        state = self._current_state(learner)
         if is_dask(X):
-            return self._apply_lazily(X, learner, state, answer, outputs)
+            return self._apply_lazily(X, learner, state, answer)
         parts, n_samples, n_unfinished = [], 0, 0
         for rows in self._batches(self._rows(X)):
             for block, code in apply(learner, state, rows):
@@ -472,23 +472,25 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             )
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    def _apply_lazily(
-        self, X: Samples, learner: Learner, state: State, answer: Answer, outputs: tuple[Output, ...]
-    ) -> list[Any]:
+    def _apply_lazily(self, X: Samples, learner: Learner, state: State, answer: Answer) -> list[Any]:
         blocks = Blocks.of(X)
         check_features(self, blocks.names, blocks.n_features, "the Dask collection")
         dtype = np.dtype(np.float64) if blocks.is_sparse and self._keeps_sparse else blocks.dtype
-        typed = [output.with_dtype(output.dtype or dtype) for output in outputs]
-        return apply_lazily(learner, state, blocks, BatchReader(self._keeps_sparse), answer, typed)
+        outputs = [output.with_dtype(output.dtype or dtype) for output in answer.outputs(state)]
+        return apply_lazily(learner, state, blocks, BatchReader(self._keeps_sparse), answer, outputs)
 
     # -- what was learnt ------------------------------------------------------------------------------
 
     @property
     def state_(self) -> State:
         """Everything that was learnt, waiting rows included; its arrays are read-only."""
+        return self._current_state()
+
+    def _current_state(self, learner: Learner | None = None) -> State:
+        """Return the state with the waiting rows learnt, which is computed once and then remembered."""
         progress = self._progress
         if progress.waiting and progress.ahead is None:
-            progress.ahead = flush(self.make_learner(), progress).state
+            progress.ahead = flush(learner or self.make_learner(), progress).state
         return (progress.ahead or progress.state).lock()
 
     @property
@@ -514,12 +516,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def lambda1_(self) -> float:
         """Weight of the norm in use, given or following the data."""
-        return float(self.make_learner().norm_at(self.state_).lambda1)
+        learner = self.make_learner()
+        return float(learner.norm_at(self._current_state(learner)).lambda1)
 
     @property
     def lambda2_(self) -> float:
         """Weight of the noise in use, given or following the data; NaN if the noise has none."""
-        return float(getattr(self.make_learner().noise_at(self.state_), "lambda2", math.nan))
+        learner = self.make_learner()
+        return float(getattr(learner.noise_at(self._current_state(learner)), "lambda2", math.nan))
 
     @property
     def selection_(self) -> dict[str, list[Any]]:
@@ -532,7 +536,9 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def objective_(self) -> float:
         """The surrogate g_t(L) of Eq. (3.1), the weighted mean cost of the samples learnt from."""
-        return surrogate(self.state_, self.make_learner().norm_at(self.state_))
+        learner = self.make_learner()
+        state = self._current_state(learner)
+        return surrogate(state, learner.norm_at(state))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_progress" in self.__dict__
@@ -597,28 +603,7 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
         R : ndarray of shape (n_samples, n_components), or Dask array for a Dask collection
             The coefficients of each sample.
         """
-        check_is_fitted(self)
-        return self._apply(X, coefficients_of, Output(None, self.n_components_))[0]
-
-
-# -- answers: what is returned for a block of samples, given its encoding; they are sent to Dask workers
-
-
-def decomposition_of(block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
-    """Return the parts of a :class:`Decomposition`."""
-    _, observed = block.dense()
-    residual = code.residual if observed is None else np.where(observed, code.residual, 0)
-    return code.low_rank(state.L), code.E, residual.astype(code.R.dtype, copy=False), code.R, code.converged
-
-
-def coefficients_of(block: Batch, code: Encoding, state: State) -> tuple[Array]:
-    """Return the coefficients of samples."""
-    return (code.R,)
-
-
-def scores_of(block: Batch, code: Encoding, state: State) -> tuple[Array]:
-    """Return the scores of samples."""
-    return (-code.loss,)
+        return self._apply(X, CoefficientAnswer())[0]
 
 
 def is_streamed(X: Any) -> bool:

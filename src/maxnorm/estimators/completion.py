@@ -11,17 +11,13 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm.core.batch import Batch
-from maxnorm.core.encoding import Encoding
 from maxnorm.core.noise import L1, Noise
 from maxnorm.core.norms import BasisUpdate
-from maxnorm.core.state import State
 from maxnorm.core.types import Array
-from maxnorm.dask.blocks import Output
 from maxnorm.estimators._base import OnlineFactorisation, RandomState, Samples
+from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
 from maxnorm.estimators.validation import Number, check_choice, check_number, invalid
 from maxnorm.sparse import CompletionLearner, Recommendations, SparseLearner
-
-Range = tuple[float, float] | None
 
 
 class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ignore[misc]
@@ -191,8 +187,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         X_filled : ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
             The samples without gaps.
         """
-        check_is_fitted(self)
-        return self._apply(X, Filling(self.value_range), Output(None, self.n_features_in_))[0]
+        return self._apply(X, CompletionAnswer(self.value_range))[0]
 
     def predict(self, X: Samples, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
         """Return the predicted values of chosen entries, from the observed entries of their rows.
@@ -213,8 +208,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         """
         check_is_fitted(self)
         if rows is None and columns is None:
-            return self._apply(X, Prediction(self.value_range), Output(None, self.n_features_in_))[0]
-        learner, state, Z = self.make_learner(), self.state_, self._all_rows(X)
+            return self._apply(X, PredictionAnswer(self.value_range))[0]
+        learner, Z = self.make_learner(), self._all_rows(X)
         positions = np.asarray(rows), np.asarray(columns)
         if positions[0].shape != positions[1].shape or positions[0].ndim != 1:
             raise ValueError(
@@ -224,7 +219,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         for name, index, length in zip(("rows", "columns"), positions, Z.shape, strict=True):
             if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
                 raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
-        return clip(learner.predict(Z, state, positions), self.value_range)
+        return clip(learner.predict(Z, self._current_state(learner), positions), self.value_range)
 
     def recommend(self, X: Samples, k: int = 10) -> Recommendations:
         """Return the columns with the highest predicted values in each row, observed columns excluded.
@@ -246,7 +241,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         learner = self.make_learner()
-        columns, values = learner.recommend(self._all_rows(X), self.state_, k)
+        columns, values = learner.recommend(self._all_rows(X), self._current_state(learner), k)
         return Recommendations(columns, clip(values, self.value_range))
 
     def _all_rows(self, X: Samples) -> Batch:
@@ -303,33 +298,3 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             is_pair = np.ndim(bounds) == 1 and len(bounds) == 2 and all(isinstance(x, Real) for x in bounds)
             if not (is_pair and bounds[0] < bounds[1]):
                 raise invalid(self, "value_range", "a pair (low, high) with low < high or None")
-
-
-class Filling:
-    """The answer of ``transform``: observed entries as they are, missing ones as predicted."""
-
-    def __init__(self, value_range: Range) -> None:
-        self.value_range = value_range
-
-    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Array]:
-        """Return the completed samples."""
-        Z, observed = block.dense()
-        if observed is None:
-            return (Z.copy(),)
-        return (np.where(observed, Z, clip(code.low_rank(state.L), self.value_range)),)
-
-
-class Prediction:
-    """The answer of ``predict``: all entries as predicted."""
-
-    def __init__(self, value_range: Range) -> None:
-        self.value_range = value_range
-
-    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Array]:
-        """Return the predicted samples."""
-        return (clip(code.low_rank(state.L), self.value_range),)
-
-
-def clip(values: Array, value_range: Range) -> Array:
-    """Return values within a range, if there is one."""
-    return values if value_range is None else np.clip(values, *value_range)

@@ -224,7 +224,7 @@ def check_plugin(
     if isinstance(value, str) and value in names:
         return
     missing = [member for member in members if not hasattr(value, member)]
-    if missing and len(missing) < len(members):
+    if missing and len(missing) < len(members) and not isinstance(value, type):
         raise TypeError(
             f"{parameter} of {type(estimator).__name__} is not compatible with {kind.__module__}."
             f"{kind.__name__}: {type(value).__name__} must also implement {' and '.join(missing)}"

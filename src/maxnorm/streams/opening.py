@@ -69,7 +69,7 @@ def open_stream(
         entries (8 MB of float64), in whole chunks of a chunked file; for the blocks of a Dask collection; and
         for the batches of an iterable, whose single rows are collected in groups of 100. A batch of standard
         input or of a pipe ends after about half a second, even if it has fewer samples.
-    columns : slice, int, str, sequence of int or str, boolean mask, or None, default=None
+    columns : slice, int, str, sequence of int, str or bool, or None, default=None
         The features to read, by name or position, in this order. Positions are counted from 0, and negative
         ones from the end. A string of digits that is not a name is a position. None reads all features,
         without the row labels that pandas writes into CSV and Parquet files. If ``transpose`` is True, the

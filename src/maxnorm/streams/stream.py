@@ -118,7 +118,15 @@ class Stream:
                 yield batch
 
     def ahead(self) -> Iterator[Batch]:
-        """Yield the batches, read in advance by a background thread if ``in_background`` is True."""
+        """Return an iterator over the batches, read in advance by a background thread.
+
+        The thread is used only if ``in_background`` is True.
+
+        Returns
+        -------
+        iterator of batches
+            Arrays or sparse matrices of shape (rows, n_features).
+        """
         return prefetch(iter(self)) if self.in_background else iter(self)
 
     def from_row(self, first: int) -> Stream:

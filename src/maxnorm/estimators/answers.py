@@ -1,0 +1,100 @@
+"""What the estimators return for a block of samples, given its encoding.
+
+An answer is a small value that can be sent to Dask workers; it knows nothing of the estimator that gives it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxnorm.core.batch import Batch
+from maxnorm.core.encoding import Encoding
+from maxnorm.core.state import State
+from maxnorm.core.types import Array
+from maxnorm.dask.blocks import Output
+
+Range = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class DecompositionAnswer:
+    """The low-rank part, the noise, the residual, the coefficients, and whether each sample converged."""
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the parts of the samples."""
+        _, observed = block.dense()
+        residual = code.residual if observed is None else np.where(observed, code.residual, 0)
+        residual = residual.astype(code.R.dtype, copy=False)
+        return code.low_rank(state.L), code.E, residual, code.R, code.converged
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shapes of the results."""
+        p, d = state.L.shape
+        return (
+            Output(None, p),
+            Output(None, p),
+            Output(None, p),
+            Output(None, d),
+            Output(bool, is_matrix=False),
+        )
+
+
+@dataclass(frozen=True)
+class CoefficientAnswer:
+    """The coefficients of the samples."""
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the coefficients of the samples."""
+        return (code.R,)
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shape of the result."""
+        return (Output(None, state.L.shape[1]),)
+
+
+@dataclass(frozen=True)
+class ScoreAnswer:
+    """The score of each sample, which is minus its loss."""
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the scores of the samples."""
+        return (-code.loss,)
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shape of the result."""
+        return (Output(np.float64, is_matrix=False),)
+
+
+@dataclass(frozen=True)
+class PredictionAnswer:
+    """All entries as the model predicts them, within a range if there is one."""
+
+    value_range: Range = None
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the predicted samples."""
+        return (clip(code.low_rank(state.L), self.value_range),)
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shape of the result."""
+        return (Output(None, state.L.shape[0]),)
+
+
+@dataclass(frozen=True)
+class CompletionAnswer(PredictionAnswer):
+    """Observed entries as they are, and missing entries as the model predicts them."""
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the completed samples."""
+        Z, observed = block.dense()
+        if observed is None:
+            return (Z.copy(),)
+        return (np.where(observed, Z, clip(code.low_rank(state.L), self.value_range)),)
+
+
+def clip(values: Array, value_range: Range) -> Array:
+    """Return values within a range, if there is one."""
+    return values if value_range is None else np.clip(values, *value_range)
