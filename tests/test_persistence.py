@@ -16,6 +16,7 @@ import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
 from maxnorm.core.batch import Batch
 from maxnorm.core.noise import L1, CappedL1
+from maxnorm.core.norms import NuclearNorm
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.persistence import FORMAT, HEADER, ModelFileError, read, save
 
@@ -23,6 +24,7 @@ X = make_corrupted_low_rank(600, 20, 3, corruption=0.1, missing=0.1, random_stat
 MODELS = [
     MaxNormDecomposition(3, random_state=0),
     MaxNormDecomposition(3, noise=L1(0.3), half_life=100.0, random_state=0),
+    MaxNormDecomposition(3, norm=NuclearNorm(0.2), random_state=0),
     MaxNormDecomposition(3, noise=CappedL1(0.3, 0.6), init=np.eye(3, 20)),
     OnlineRobustPCA(np.int64(3), noise="l21", random_state=np.random.RandomState(0)),
     MaxNormCompletion(3, lambda1=np.float64(0.1), random_state=0),

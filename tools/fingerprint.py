@@ -3,8 +3,7 @@
 Two versions that print the same digests on one machine compute the same numbers, bit for bit. Run it before
 and after a change that must not alter results (20 seconds):
 
-    python tools/fingerprint.py > before.txt
-    python tools/fingerprint.py --compare before.txt
+    python tools/fingerprint.py > before.txt python tools/fingerprint.py --compare before.txt
 
 Digests differ between machines, because their BLAS libraries round differently.
 """

@@ -19,7 +19,7 @@ __all__ = [
     "load",
     "open_stream",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 _HOMES = {

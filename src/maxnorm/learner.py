@@ -46,8 +46,8 @@ class Learner(ABC):
 
     See Also
     --------
-    maxnorm.dense.DenseLearner : The learner of decompositions.
-    maxnorm.sparse.CompletionLearner : The learner of completion.
+    maxnorm.dense.DenseLearner : The learner of decompositions. maxnorm.sparse.CompletionLearner : The learner
+    of completion.
 
     Examples
     --------
@@ -288,8 +288,8 @@ class WrappedLearner(Learner):
 class StepResult:
     """What a step has done, which is what callbacks receive.
 
-    The loss and the residual scale are those of the batch in the basis before the update, so that they show how
-    well the model predicts samples that it has not seen.
+    The loss and the residual scale are those of the batch in the basis before the update, so that they show
+    how well the model predicts samples that it has not seen.
 
     See Also
     --------

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 
 import maxnorm
 from maxnorm import __version__
-from maxnorm.core import noise
+from maxnorm.core import noise, norms
 from maxnorm.core.batch import Batch
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.scales import Scales
@@ -54,6 +54,8 @@ VALUES = {
         noise.L21,
         noise.NoNoise,
         noise.Squared,
+        norms.MaxNorm,
+        norms.NuclearNorm,
     )
 }
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # a constant, so that the same model gives the same bytes

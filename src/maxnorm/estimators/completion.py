@@ -37,8 +37,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
     n_components : int, "auto" or None, default=None
         Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
         the error on entries that are held out of the first samples. None means 10, or half the number of
-        features
-        if there are fewer than 20.
+        features if there are fewer than 20.
     noise : {"none", "capped", "l1", "l21", "squared"} or Noise, default="none"
         What is unusual in the observed entries. "none" trusts them; "capped" fills robustly where some of
         them are grossly wrong. The others are those of :class:`MaxNormDecomposition`.
@@ -57,8 +56,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
     value_range : tuple (low, high) or None, default=None
         Bounds of the values that are filled in, predicted and recommended, for example ``(1, 5)`` for stars.
     gram : {"auto", "shared", "per-feature"}, default="auto"
-        One Gram matrix for all features, as in the paper, or one per feature, in memory
-        O(n_features x n_components^2). "auto" takes the latter if less than four fifths are observed.
+        One Gram matrix for all features, as in the paper, or one per feature, in memory O(n_features x
+        n_components^2). "auto" takes the latter if less than four fifths are observed.
     batch_size : int or "auto", default="auto"
         Number of samples between two updates of the basis. "auto" starts with two fifths of the number of
         components, at least 10, and grows to a tenth of the samples seen, more slowly while the model still

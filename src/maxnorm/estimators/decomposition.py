@@ -29,8 +29,8 @@ class MaxNormDecomposition(OnlineDecomposition):
     n_components : int, "auto" or None, default=None
         Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
         the error on entries that are held out of the first samples. None means 10, or half the number of
-        features
-        if there are fewer than 20. Data are not centred: with a non-zero mean, add one to n_components.
+        features if there are fewer than 20. Data are not centred: with a non-zero mean, add one to
+        n_components.
     norm : {"max", "nuclear"} or FactorNorm, default="max"
         Norm of the low-rank part: the max-norm, the nuclear norm of :class:`OnlineRobustPCA`, or an
         instance of a subclass of :class:`maxnorm.core.norms.FactorNorm`.
@@ -110,9 +110,8 @@ class MaxNormDecomposition(OnlineDecomposition):
 
     References
     ----------
-    .. [1] J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization. Machine
-    Learning
-       106, 2017.
+    .. [1] J. Shen, H. Xu, P. Li. Online optimization for large-scale max-norm regularization.
+       Machine Learning 106, 2017.
 
     Examples
     --------
@@ -180,8 +179,8 @@ class OnlineRobustPCA(OnlineDecomposition):
     n_components : int, "auto" or None, default=None
         Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
         the error on entries that are held out of the first samples. None means 10, or half the number of
-        features
-        if there are fewer than 20. Data are not centred: with a non-zero mean, add one to n_components.
+        features if there are fewer than 20. Data are not centred: with a non-zero mean, add one to
+        n_components.
     noise : {"capped", "l1", "l21", "squared", "none"} or Noise, default="capped"
         What is unusual in the data. "capped" and "l1" find gross errors in single entries: "capped" rejects
         them, "l1" limits their influence and is the paper's choice. "l21" finds samples that are entirely
