@@ -248,7 +248,7 @@ def test_contributions_measured_apart_add_up_to_that_of_all_rows(name, rows):
         total += learner.measure(part, state.L, settings, state.time + total.n_full)
     np.testing.assert_allclose(total.statistics.A, whole.statistics.A, rtol=1e-6)
     np.testing.assert_allclose(total.statistics.B, whole.statistics.B, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(total.pressure, whole.pressure, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(total.multiplier_sums, whole.multiplier_sums, rtol=1e-6, atol=1e-8)
     assert total.decay.statistics == pytest.approx(whole.decay.statistics)
     assert total.n_full == whole.n_full
     assert total.loss == pytest.approx(whole.loss)

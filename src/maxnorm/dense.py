@@ -13,7 +13,7 @@ from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import Encoding, encode
-from maxnorm.core.noise import NOISES, Noise, WeightingNoise, reading_noise
+from maxnorm.core.noise import NOISES, Noise, WeightingNoise, applying_noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
@@ -34,7 +34,7 @@ class DenseSettings:
     forgetting: float = 0.0
     half_life: float | None = None
     tol: float = 1e-6
-    loose: float = 0.0  #: a step this small relative to the residual is also accepted
+    learning_tol: float = 0.0  #: a step this small relative to the residual is also accepted
     max_iter: int = 1000
     missing_lambda2: float = 0.0
     per_feature: bool = False  #: whether every feature has a Gram matrix of its own
@@ -90,18 +90,12 @@ class DenseLearner(Learner):
             defaults.batch_size(state, self.half_life) if self.batch_size == "auto" else int(self.batch_size)
         )
 
-    def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
-        if self.is_choosing_rank(state):
-            chosen = selection.choose_on_sample(
-                state, rows, last, lambda sample: selection.choose_rank(self.with_rank, state, sample)
-            )
-            if chosen is None:
-                return state, 0
-            state = chosen
-        size = self.rows_needed(state)
-        if len(rows) < size and not last:
-            return state, 0
-        return state, size if state.time else self.first_size(state, rows[:size], size)
+    def choose(self, state: State, rows: Batch, last: bool) -> State | None:
+        if not self.is_choosing_rank(state):
+            return state
+        return selection.choose_on_sample(
+            state, rows, last, lambda sample: selection.choose_rank(self.with_rank, state, sample)
+        )
 
     def is_choosing_rank(self, state: State) -> bool:
         """Return whether the number of components is yet to be chosen."""
@@ -109,7 +103,7 @@ class DenseLearner(Learner):
         return chooses and not state.time and state.selection is None
 
     def first_size(self, state: State, rows: Batch, size: int) -> int:
-        """Return the size of the first batch: small, unless its median is needed."""
+        # The first batch is small, unless its median is part of the first basis.
         if self.batch_size != "auto" or defaults.large_median(*rows.dense()) is not None:
             return size
         return defaults.least_batch(state.L.shape[1])
@@ -142,7 +136,7 @@ class DenseLearner(Learner):
             forgetting=forgetting_at(self.forgetting, state, noise),
             half_life=self.half_life,
             tol=self.tol,
-            loose=defaults.SWEEPS.loose if automatic else 0.0,
+            learning_tol=defaults.SWEEPS.learning_tol if automatic else 0.0,
             max_iter=defaults.learning_sweeps(state.scales, noise) if automatic else int(self.max_iter),
             missing_lambda2=self.missing_lambda2,
             per_feature=state.statistics.per_feature,
@@ -155,7 +149,7 @@ class DenseLearner(Learner):
         new = accumulate(state, added)
         if added.n_full:
             new = replace(new, L=settings.norm.update_basis(state.L, new.statistics))
-        return settings.norm.settle(new, added)
+        return settings.norm.prepare_basis(new, added)
 
     # -- applying what was learnt ---------------------------------------------------------------------
 
@@ -166,7 +160,7 @@ class DenseLearner(Learner):
             state.L.astype(Z.dtype, copy=False),
             observed,
             norm=self.norm_at(state),
-            noise=reading_noise(self.noise_at(state)),
+            noise=applying_noise(self.noise_at(state)),
             tol=self.tol,
             max_iter=defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter),
             missing_lambda2=self.missing_lambda2,
@@ -228,7 +222,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
         norm=settings.norm,
         noise=settings.noise,
         tol=settings.tol,
-        loose=settings.loose,
+        learning_tol=settings.learning_tol,
         max_iter=settings.max_iter,
         missing_lambda2=settings.missing_lambda2,
     )
@@ -253,7 +247,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
         statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
     powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))
-    demand = float(np.quantile(code.demand, 0.9))
+    free_norm = float(np.quantile(code.free_norm, 0.9))
     contribution = Contribution(
         n_samples,
         len(Z),
@@ -262,7 +256,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
         decay,
         code.rank,
         loss=float(code.loss.sum()),
-        demand=len(Z) * math.log(demand) if demand else 0.0,
-        demand_weight=float(len(Z)) if demand else 0.0,
+        free_norm=len(Z) * math.log(free_norm) if free_norm else 0.0,
+        free_norm_weight=float(len(Z)) if free_norm else 0.0,
     )
     return contribution, code

@@ -1,13 +1,22 @@
-"""Learning online: what a learner is, and the loop that every learner runs. Algorithm 1 on one page.
+"""Online learning of a low-rank basis: what a learner is, and the loop that every learner runs.
+
+The library splits samples into a low-rank part, gross errors and a small residual. What is learnt is the
+basis of the low-rank part, by Algorithm 1 of J. Shen, H. Xu and P. Li, "Online optimization for large-scale
+max-norm regularization" (2017): for each batch of samples, find their coefficients and errors in the
+current basis, add up a few sums, and update the basis from the sums. No sample is kept.
 
 A :class:`Learner` is an immutable value: it holds settings and no data. Everything that has been learnt is in
-the :class:`~maxnorm.core.state.State`, which a learner takes and returns. Estimators, streams and Dask rounds
-all learn through the four functions below:
+the :class:`~maxnorm.core.state.State`, which a learner takes and returns. The loop consists of four
+functions:
 
 - :func:`step` learns from one batch, in three acts: begin, measure, update;
-- :func:`learn` cuts rows into batches and learns from one after the other;
-- :func:`take` does so with rows that arrive in any number, and keeps those that do not fill a batch;
-- :func:`flush` learns from the rows that were kept.
+- :func:`learn` cuts rows into batches and learns from one batch after the other;
+- :func:`take` is :func:`learn` for rows that arrive in several calls; rows that do not fill a batch wait;
+- :func:`flush` learns from the rows that wait.
+
+:func:`apply` uses what was learnt. Estimators learn from arrays, files and streams through these functions.
+On a cluster, a round (``maxnorm.dask.rounds``) is the same three acts, with ``measure`` on the workers. To
+give an estimator another learner, override its method ``make_learner``; ``docs/extending.md`` shows how.
 
 Rows are samples throughout; the paper has them as columns.
 """
@@ -40,14 +49,14 @@ class Learner(ABC):
     batch into sums, and :meth:`update` adds the sums to the state and updates the basis. Batches that are
     measured in the same basis may be measured anywhere, because contributions can be added.
 
-    Subclasses are frozen dataclasses, so that they can be copied, compared, sent to other processes and
-    wrapped by other learners. They must implement the abstract methods; the defaults of the others learn from
-    batches of :attr:`rows_per_batch` rows.
+    Subclasses are frozen dataclasses, so that they can be copied, sent to other processes and wrapped by
+    other learners. They must implement the abstract methods. By default, batches have
+    :attr:`rows_per_batch` rows; override :meth:`rows_needed` for another rule.
 
     See Also
     --------
-    maxnorm.dense.DenseLearner : The learner of decompositions. maxnorm.sparse.CompletionLearner : The learner
-    of completion.
+    maxnorm.dense.DenseLearner : The learner of decompositions.
+    maxnorm.sparse.CompletionLearner : The learner of completion.
 
     Examples
     --------
@@ -94,8 +103,8 @@ class Learner(ABC):
         state : State
             What has been learnt so far.
         batch : Batch or None
-            The samples to learn from; None if they are elsewhere, which only happens once the state has
-            seen samples that are not zero.
+            The samples to learn from. It is None on a cluster, where the samples are on the workers, but
+            never while ``state.scales.weight`` is zero, which means that all samples so far were zero.
 
         Returns
         -------
@@ -118,12 +127,13 @@ class Learner(ABC):
         settings : object
             The settings from :meth:`begin`.
         time : int
-            Number of samples before the batch.
+            Number of samples before the batch that were not empty (``state.time``).
 
         Returns
         -------
         Contribution
-            Sums that can be added to those of other batches measured in the same basis.
+            Sums that can be added, in the order of the samples, to those of other batches measured in the
+            same basis.
         """
 
     @abstractmethod
@@ -164,7 +174,7 @@ class Learner(ABC):
 
     @abstractmethod
     def norm_at(self, state: State) -> FactorNorm:
-        """Return the norm with the weight that it has in a state.
+        """Return the norm, with a weight that follows from the state if it is "auto".
 
         Parameters
         ----------
@@ -178,7 +188,7 @@ class Learner(ABC):
         """
 
     def noise_at(self, state: State) -> Noise:
-        """Return the noise model with the parameters that it has in a state.
+        """Return the noise model, with parameters that follow from the state if they are "auto".
 
         Parameters
         ----------
@@ -193,7 +203,7 @@ class Learner(ABC):
         return NoNoise()
 
     def rows_needed(self, state: State) -> int:
-        """Return the number of rows that are needed before anything is learnt from them.
+        """Return the number of rows to wait for, so that single rows need not call :meth:`plan`.
 
         Parameters
         ----------
@@ -224,13 +234,57 @@ class Learner(ABC):
         state : State
             The state; choices that are made from the first rows are part of it.
         size : int
-            The number of rows of the next batch; zero if more rows are needed first.
+            The number of rows of the next batch; zero if more rows are needed first. If no more rows follow,
+            it may exceed the number of rows, and the batch is smaller.
         """
-        needed = self.rows_needed(state)
-        return state, needed if last or len(rows) >= needed else 0
+        chosen = self.choose(state, rows, last)
+        if chosen is None:
+            return state, 0
+        size = self.rows_needed(chosen)
+        if len(rows) < size and not last:
+            return chosen, 0
+        return chosen, size if chosen.time else self.first_size(chosen, rows[:size], size)
+
+    def choose(self, state: State, rows: Batch, last: bool) -> State | None:
+        """Return the state with what is chosen once, from the first rows; None if more rows are needed.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt so far.
+        rows : Batch
+            Rows that have not been learnt from.
+        last : bool
+            Whether no more rows follow.
+
+        Returns
+        -------
+        State or None
+            The state; by default nothing is chosen.
+        """
+        return state
+
+    def first_size(self, state: State, rows: Batch, size: int) -> int:
+        """Return the size of the first batch, given the rows that would be in it.
+
+        Parameters
+        ----------
+        state : State
+            The state before the first sample.
+        rows : Batch
+            The first rows.
+        size : int
+            The number of rows that later batches would have.
+
+        Returns
+        -------
+        int
+            The number of rows; by default ``size``.
+        """
+        return size
 
     def rows_per_slice(self, batch: Batch, settings: Any) -> int:
-        """Return how many rows of a large batch to measure at a time, where memory is short.
+        """Return how many rows of a block a Dask worker measures at a time, to save memory.
 
         Parameters
         ----------
@@ -249,9 +303,17 @@ class Learner(ABC):
 
 @dataclass(frozen=True, eq=False)
 class WrappedLearner(Learner):
-    """A learner that does what another learner does, as a base for learners that change one act of it."""
+    """A learner that passes every call on to another one, as a base for learners that change some of them.
+
+    Further methods of the wrapped learner, such as the predictions of completion, are passed on as well.
+    """
 
     learner: Learner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "learner":  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self.learner, name)
 
     def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
         return self.learner.start(n_features, dtype, seed)
@@ -311,6 +373,12 @@ class StepResult:
     added: Contribution  #: what the batch has added to it
     batch: Batch | None = None  #: the samples of the batch, unless they are on other machines
 
+    def __repr__(self) -> str:
+        return (
+            f"<step {self.step} after {self.n_samples} samples: loss {self.loss:.3g}, "
+            f"residual scale {self.residual_scale:.3g}>"
+        )
+
     @property
     def step(self) -> int:
         """Number of updates of the basis so far."""
@@ -335,14 +403,12 @@ class StepResult:
 Watcher = Callable[[StepResult], object]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Progress:
     """A state, and the rows that have arrived since but do not fill a batch yet."""
 
     state: State
     waiting: list[Batch] = field(default_factory=list)
-    needed: int = 0  #: rows that are needed for the next batch; zero if that is not known
-    ahead: State | None = None  #: the state with the waiting rows learnt, once it has been asked for
 
     @property
     def n_waiting(self) -> int:
@@ -352,9 +418,9 @@ class Progress:
 
 def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribution]:
     """Learn from one batch, and return the new state and what the batch has added to it."""
-    state, settings = learner.begin(state, batch)  # what "auto" means now
-    added = learner.measure(batch, state.L, settings, state.time)  # lines 3 and 4: r and e, then the sums
-    return learner.update(state, added, settings), added  # line 5: the basis
+    state, settings = learner.begin(state, batch)  # resolves "auto" from the state
+    added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
+    return learner.update(state, added, settings), added  # the basis
 
 
 def learn(
@@ -379,15 +445,14 @@ def learn(
 
 def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
     """Learn from rows that have arrived, in any number; those that do not fill a batch wait for more."""
-    needed = progress.needed or learner.rows_needed(progress.state)
-    if progress.n_waiting + len(rows) >= needed:
+    if progress.n_waiting + len(rows) >= learner.rows_needed(progress.state):
         rows = Batch.join([*progress.waiting, rows])
         state, rest = learn(learner, progress.state, rows, last=False, watch=watch)
         return Progress(state, [rest.copy()] if len(rest) else [])
     waiting = [*progress.waiting, rows.copy()]  # the caller may reuse the memory of the rows
     while len(waiting) > 1 and len(waiting[-2]) <= len(waiting[-1]):
         waiting[-2:] = [Batch.join(waiting[-2:])]  # keeps the number of pieces logarithmic
-    return Progress(progress.state, waiting, needed)
+    return Progress(progress.state, waiting)
 
 
 def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) -> Progress:

@@ -59,12 +59,13 @@ VALUES = {
     )
 }
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # a constant, so that the same model gives the same bytes
-NOT_SAVED = ("_skl_", "_callback_", "_parent_callback_")  # prefixes of what scikit-learn's callbacks store
+CALLBACK_PREFIXES = ("_skl_", "_callback_", "_parent_callback_")  # attributes of scikit-learn's callbacks
+NOT_SAVED = (*CALLBACK_PREFIXES, "_ahead", "_metadata_request")
 
 # Names of parameters, classes and fields that format 1 (maxnorm 0.1) had, and what they are called now.
 PARAMETERS_OF_FORMAT_1 = {"basis": "basis_update", "statistics": "gram"}
 VALUES_OF_FORMAT_1 = {"Biases": "BiasModel"}
-FIELDS_OF_FORMAT_1 = {("Progress", "batch"): "needed", ("L21", "doubt"): "downweight"}
+FIELDS_OF_FORMAT_1 = {("L21", "doubt"): "downweight"}
 
 
 class ModelFileError(ValueError):
@@ -214,7 +215,7 @@ def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
         kind, keys, *rest = value.get_state(legacy=True)
         return {"random_state": [kind, _packed(keys, arrays, f"{name}.keys"), *rest]}
     if is_dataclass(value) and type(value) is VALUES.get(type(value).__name__):
-        inner = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "ahead"}
+        inner = {f.name: getattr(value, f.name) for f in fields(value)}
         packed = {key: _packed(item, arrays, f"{name}.{key}") for key, item in inner.items()}
         return {"value": type(value).__name__, "fields": packed}
     if isinstance(value, dict):
@@ -253,8 +254,9 @@ def _value(name: str, items: dict[str, Any]) -> Any:
     """Return a value of a class in ``VALUES``, also from the names that format 1 had."""
     name = VALUES_OF_FORMAT_1.get(name, name)
     items = {FIELDS_OF_FORMAT_1.get((name, key), key): item for key, item in items.items()}
-    if name == "Progress":  # format 1 had arrays in place of batches
-        items["waiting"] = [rows if isinstance(rows, Batch) else Batch(rows) for rows in items["waiting"]]
+    if name == "Progress":  # format 1 had arrays in place of batches, and a number that is not needed
+        waiting = [rows if isinstance(rows, Batch) else Batch(rows) for rows in items["waiting"]]
+        items = {"state": items["state"], "waiting": waiting}
     return VALUES[name](**items)
 
 

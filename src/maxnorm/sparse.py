@@ -24,8 +24,8 @@ from maxnorm.core.sparse_encoding import (
     best_radius,
     encode_entries,
     predict_entries,
-    pressure,
     prior_of,
+    sum_multipliers,
 )
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
@@ -47,7 +47,7 @@ class SparseSettings:
     biases: BiasModel | None
     forgetting: float
     half_life: float | None
-    fits_ball: bool  #: whether the norm of the basis is adjusted after the update
+    adjusts_scale: bool  #: whether the norm of the basis is adjusted after the update
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class SparseLearner(Learner):
             biases=state.biases,
             forgetting=0.0 if self.refit else forgetting_at(self.forgetting, state, NoNoise()),
             half_life=self.half_life,
-            fits_ball=self._weight(state) < selection.WEIGHT.strong,
+            adjusts_scale=self._weight(state) < selection.WEIGHT.strong,
         )
 
     def _first_state(self, state: State, Z: csr_array) -> State:
@@ -124,7 +124,7 @@ class SparseLearner(Learner):
             code.rank,
             loss=float(code.loss.sum()),
             biases=found,
-            pressure=pressure(code, weights) if settings.fits_ball else 0.0,
+            multiplier_sums=sum_multipliers(code, weights) if settings.adjusts_scale else 0.0,
         )
 
     def _weights(
@@ -142,9 +142,11 @@ class SparseLearner(Learner):
             norm = norm_at("max", self.lambda1, "exact", state, new.statistics, state.L)
             L = norm.update_basis(state.L, new.statistics)
             c = 1.0
-            if isinstance(added.pressure, np.ndarray):
-                price = norm.lambda1 * float(row_norms(L).max()) ** 2
-                c = best_radius(added.pressure, added.statistics.entries / new.statistics.entries * price)
+            if isinstance(added.multiplier_sums, np.ndarray):
+                norm_slope = norm.lambda1 * float(row_norms(L).max()) ** 2
+                c = best_radius(
+                    added.multiplier_sums, added.statistics.entries / new.statistics.entries * norm_slope
+                )
             L = (c * L).astype(L.dtype, copy=False)
             new = replace(new, L=L, statistics=new.statistics.rescaled(c))
         return new if self.refit else restore_rank(new, added.rank)
@@ -161,7 +163,7 @@ class SparseLearner(Learner):
             residual[observed] = code.residual
         offset = None
         if state.biases is not None:
-            offset = state.biases.mean + state.biases.columns + state.biases.rows(entries)[:, None]
+            offset = state.biases.mean + state.biases.columns + code.rows[:, None]
         b = len(Z)
         return Encoding(
             R=code.R.astype(Z.dtype, copy=False),
@@ -169,7 +171,7 @@ class SparseLearner(Learner):
             residual=residual,
             loss=code.loss,
             penalty=np.zeros(b),
-            demand=row_norms(code.G / code.sigma),
+            free_norm=row_norms(code.G / code.sigma),
             rank=code.rank,
             n_iter=np.ones(b, dtype=np.int_),
             converged=np.ones(b, dtype=np.bool_),
@@ -229,18 +231,12 @@ class CompletionLearner(Learner):
             size, p // FEATURES_PER_SAMPLE, min(state.time // BATCHES.explained, BATCH_COEFFICIENTS // d)
         )
 
-    def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
-        if self._is_choosing(state):
-            chosen = selection.choose_on_sample(state, rows, last, lambda sample: self._choose(state, sample))
-            if chosen is None:
-                return state, 0
-            state = chosen
-        size = self.rows_needed(state)
-        if len(rows) < size and not last:
-            return state, 0
-        return state, size if state.time else self._first_size(state, rows[:size], size)
+    def choose(self, state: State, rows: Batch, last: bool) -> State | None:
+        if not self._is_choosing(state):
+            return state
+        return selection.choose_on_sample(state, rows, last, lambda sample: self._choose(state, sample))
 
-    def _first_size(self, state: State, rows: Batch, size: int) -> int:
+    def first_size(self, state: State, rows: Batch, size: int) -> int:
         per_feature = state.statistics.per_feature or (self.sparse is not None and self._wants_grams(rows))
         return size if per_feature else self.dense.first_size(state, rows, size)
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 import dask
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm.core.norms import DivergenceError
 from maxnorm.datasets import make_corrupted_low_rank
 
 X = make_corrupted_low_rank(600, 20, 3, corruption=0.1, random_state=0).X
@@ -172,3 +173,26 @@ def test_a_model_with_callbacks_can_be_cloned_pickled_and_saved(tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).components_, model.components_)
     model.save(tmp_path / "model.maxnorm")
     np.testing.assert_array_equal(maxnorm.load(tmp_path / "model.maxnorm").components_, model.components_)
+
+
+def test_callbacks_of_scikit_learn_end_after_an_error():
+    recorder = Recorder()
+    model = MaxNormDecomposition(3, basis_update="bcd", lambda1=1e9, random_state=0).set_callbacks(recorder)
+    for source in (X, open_stream(X)):
+        recorder.tasks.clear()
+        with pytest.raises(DivergenceError):
+            model.fit(source)
+        assert recorder.tasks[0] == "setup"
+        assert recorder.tasks[-1] == "teardown"
+
+
+def test_a_callback_of_scikit_learn_may_stop_a_single_pass():
+    class StopFirstPass(Recorder):
+        def on_fit_task_end(self, estimator, context):
+            self.tasks.append(context.task_name)
+            return context.task_name == "batch" and self.tasks.count("pass") == 0
+
+    recorder = StopFirstPass()
+    model = MaxNormDecomposition(3, n_epochs=2, batch_size=50, random_state=0).set_callbacks(recorder).fit(X)
+    assert recorder.tasks.count("pass") == 2
+    assert model.n_samples_seen_ == 650

@@ -16,12 +16,7 @@ from maxnorm.core.batch import Batch
 from maxnorm.core.bias import fit_bias
 from maxnorm.core.linalg import products, row_norms, symmetric
 from maxnorm.core.norms import MaxNorm, NuclearNorm, max_norm_basis
-from maxnorm.core.sparse_encoding import (
-    Prior,
-    best_radius,
-    encode_entries,
-    pressure,
-)
+from maxnorm.core.sparse_encoding import Prior, best_radius, encode_entries, sum_multipliers
 from maxnorm.core.state import State, surrogate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.datasets import make_corrupted_low_rank
@@ -138,7 +133,7 @@ def test_the_best_radius_balances_loss_and_norm():
     Z, L = observed_entries(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
     code = encode_entries(Z, L, MaxNorm(0.0))
     weight, tau = 0.5, row_norms(L).max()
-    found = best_radius(pressure(code, np.ones(40)), weight * tau**2)
+    found = best_radius(sum_multipliers(code, np.ones(40)), weight * tau**2)
 
     def objective(rho):
         return encode_entries(Z, rho * L, MaxNorm(0.0)).loss.sum() + 0.5 * weight * (rho * tau) ** 2

@@ -56,7 +56,7 @@ def test_a_noise_without_a_method_is_refused_with_its_name(estimator):
 
 
 def test_a_norm_without_methods_is_refused_with_their_names():
-    message = r"norm of .*FactorNorm: Incomplete must also implement basis_value and update_basis"
+    message = r"norm of .*FactorNorm: Incomplete must also implement basis_value, update_basis, first_scale"
     with pytest.raises(TypeError, match=message):
         MaxNormDecomposition(norm=Incomplete()).fit(X)
 
@@ -68,10 +68,16 @@ def test_a_norm_without_methods_is_refused_with_their_names():
         Unfinished()
 
 
-@pytest.mark.parametrize("norm", ["schatten", 3, None, MaxNorm])
+@pytest.mark.parametrize("norm", ["schatten", 3, None])
 def test_what_is_not_a_norm_is_refused(norm):
     with pytest.raises(ValueError, match="norm of MaxNormDecomposition must be one of 'max', 'nuclear'"):
         MaxNormDecomposition(norm=norm).fit(X)
+
+
+def test_a_class_in_place_of_an_instance_is_refused():
+    for parameters in ({"norm": MaxNorm}, {"noise": L1}):
+        with pytest.raises(TypeError, match=r"is the class .*; pass an instance of it"):
+            MaxNormDecomposition(**parameters).fit(X)
 
 
 def test_a_weight_beside_an_object_that_has_its_own_is_refused():

@@ -48,10 +48,10 @@ def fit_ball(state: State, added: Contribution) -> State:
     norms up to one half. The adjustment is slow as long as the basis is poor, because a small ball then
     keeps the noise from being fitted.
     """
-    if not added.demand_weight:
+    if not added.free_norm_weight:
         return state
-    demand = math.exp(added.demand / added.demand_weight)
-    c = min(max(2.0 * demand, 0.5), 2.0) ** state.scales.clean_share**2
+    free_norm = math.exp(added.free_norm / added.free_norm_weight)
+    c = min(max(2.0 * free_norm, 0.5), 2.0) ** state.scales.clean_share**2
     return replace(state, L=state.L * state.L.dtype.type(c), statistics=state.statistics.rescaled(c))
 
 

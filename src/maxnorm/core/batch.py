@@ -21,7 +21,11 @@ class Batch:
     whoever uses it asks for the form that suits the computation and need not know how it is stored.
     """
 
-    values: Any  #: a dense array with NaN for missing entries, or a CSR matrix that stores the observed ones
+    values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, np.ndarray | csr_array):
+            raise TypeError(f"a batch is a NumPy array or a csr_array, not a {type(self.values).__name__}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,3 +98,37 @@ class Batch:
         if any(batch.is_sparse for batch in batches):
             return Batch(csr_array(vstack([batch.entries() for batch in batches])))
         return Batch(np.concatenate([batch.values for batch in batches]))
+
+
+def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:
+    """Return a batch in the precision of a model, or say which entry is too large for it."""
+    if batch.is_sparse or batch.dtype == dtype:
+        return batch
+    with np.errstate(over="ignore"):
+        return check_range(batch.astype(dtype), first_row)
+
+
+def check_range(batch: Batch, first_row: int = 0) -> Batch:
+    """Return a batch in which the squares of each row can be summed, or say which entry is too large.
+
+    Messages count rows from ``first_row``.
+    """
+    limit = 0.1 * float(np.finfo(batch.dtype).max) ** 0.5 / float(batch.shape[1]) ** 0.5
+    Z = batch.values.data if batch.is_sparse else batch.values
+    if not Z.size:
+        return batch
+    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
+    if largest <= limit or np.isnan(largest):  # NaN if every entry is
+        return batch
+    if batch.is_sparse:
+        i = int(np.flatnonzero(~(np.abs(Z) <= limit))[0])
+        row = int(np.searchsorted(batch.values.indptr, i, side="right")) - 1
+        value, column = Z[i], int(batch.values.indices[i])
+    else:
+        row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
+        value = Z[row, column]
+    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {batch.dtype} arithmetic"
+    raise ValueError(
+        f"X contains {what}, first in row {first_row + row}, column {column}; "
+        "mark entries that are not known as NaN, clip them, or rescale X"
+    )

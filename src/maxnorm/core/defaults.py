@@ -31,7 +31,7 @@ class SweepRule:
 
     applying: int = 1000  #: to apply a model: enough to reach the tolerance
     learning: tuple[int, int] = (3, 30)  #: to learn, in a poor and in a good basis
-    loose: float = 0.01  #: to learn, a step this small against the residual is enough
+    learning_tol: float = 0.01  #: to learn, a step this small against the residual is enough
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,7 @@ class BatchRule:
     unexplained: int = 20  #: 1 / 20 while it is more than a tenth of the signal,
     falling: int = 60  #: and 1 / 60 while it is falling as well
     half_life: int = 20  #: and at most 1 / 20 of the half-life
-    entries: int = (
-        2**17
-    )  #: and at most as many samples as have this many entries, which fit in a cache, or 25
+    entries: int = 2**17  #: and at most as many samples as have this many entries (a cache), or 25
     first: int = 25  #: least first batch, so that an object that rests in a few frames is not learnt
     least: int = 10  #: least batch
 
@@ -119,11 +117,9 @@ def batch_size(state: State, half_life: float | None) -> int:
     p, d = state.L.shape
     signal = state.signal_scale
     left = min(1.0, 10.0 * state.scales.residual_scale / signal) if signal else 1.0
-    rule = BATCHES
-    unexplained = (
-        rule.unexplained - rule.explained + (rule.falling - rule.unexplained) * state.scales.falling()
-    )
-    parts = rule.explained + left**2 * unexplained
+    rule, falling = BATCHES, state.scales.falling()
+    more = rule.unexplained - rule.explained + (rule.falling - rule.unexplained) * falling
+    parts = rule.explained + left**2 * more
     grown = min(state.time / parts, (half_life or math.inf) / rule.half_life, max(rule.entries / p, 25))
     return max(least_batch(d), 0 if state.time else rule.first, int(grown))
 

@@ -38,7 +38,7 @@ class Encoding:
     residual: Array  #: b x p, Z - R L^T - E; zero where an entry is missing
     loss: Array  #: b, loss of each sample, Eq. (2.9)
     penalty: Array  #: b, part of the loss that noise and coefficients cost
-    demand: Array  #: b, norm that the coefficients would have without the norm's constraint
+    free_norm: Array  #: b, norm that the coefficients would have without the norm's constraint
     rank: int  #: numerical rank of the basis
     n_iter: NDArray[np.int_]  #: b, number of sweeps
     converged: Mask  #: b, whether the tolerance was reached
@@ -58,7 +58,7 @@ def encode(
     norm: FactorNorm,
     noise: Noise,
     tol: float = 1e-6,
-    loose: float = 0.0,
+    learning_tol: float = 0.0,
     max_iter: int = 1000,
     missing_lambda2: float = 0.0,
 ) -> Encoding:
@@ -73,9 +73,9 @@ def encode(
     A row is finished when its step is at most ``tol`` times the norm of what it fits; for a convex noise this
     bounds the KKT residual in s by the same number. ``tol`` is not taken below the rounding errors of the
     precision of Z. Rows are independent of each other. A row is also finished when its step is at most
-    ``loose`` times the norm of its residual, which is enough for learning; the sweeps of a large problem are
-    then made in single precision if the range of the data allows it. The noise is always computed in the
-    precision of Z.
+    ``learning_tol`` times the norm of its residual, which is enough for learning; the sweeps of a large
+    problem are then made in single precision if the range of the data allows it. The noise is always
+    computed in the precision of Z.
 
     Entries that are not ``observed`` have a free e, so that they have no influence. With ``missing_lambda2``
     they count as observed zeros with that (small) lambda2, the 1/c of Eq. (5.1).
@@ -84,8 +84,8 @@ def encode(
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
     influence_of = _influence_of(noise, missing_lambda2)
-    working = np.dtype(np.float32) if loose and _single_precision_pays(Z, U, sigma) else Z.dtype
-    S, demand, thresholds, n_iter, converged = _descend(
+    working = np.dtype(np.float32) if learning_tol and _single_precision_pays(Z, U, sigma) else Z.dtype
+    S, free_norm, thresholds, n_iter, converged = _descend(
         Z.astype(working, copy=False),
         observed,
         U.astype(working, copy=False),
@@ -93,7 +93,7 @@ def encode(
         norm,
         influence_of,
         tol,
-        loose,
+        learning_tol,
         max_iter,
     )
     S = S.astype(Z.dtype, copy=False)
@@ -119,7 +119,7 @@ def encode(
         residual -= hidden
     residual = np.subtract(residual, E, out=None if np.may_share_memory(E, residual) else residual)
     loss = 0.5 * np.einsum("ij,ij->i", residual, residual) + penalty
-    return Encoding(R, E, residual, loss, penalty, demand, len(sigma), n_iter, converged)
+    return Encoding(R, E, residual, loss, penalty, free_norm, len(sigma), n_iter, converged)
 
 
 def _single_precision_pays(Z: Array, U: Array, sigma: Array) -> bool:
@@ -163,7 +163,7 @@ def _descend(
     norm: FactorNorm,
     influence_of: Influence,
     tol: float,
-    loose: float,
+    learning_tol: float,
     max_iter: int,
 ) -> tuple[Array, Array, Array | None, NDArray[np.int_], Mask]:
     """Minimise by accelerated proximal gradients for all rows at once; finished rows leave the batch.
@@ -174,7 +174,7 @@ def _descend(
     b = len(Z)
     tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
     squares = (sigma / sigma.max(initial=0.0)) ** 2
-    result, demand = np.zeros((b, len(sigma)), Z.dtype), np.zeros(b)
+    result, free_norm = np.zeros((b, len(sigma)), Z.dtype), np.zeros(b)
     n_iter, converged = np.full(b, max_iter), np.zeros(b, dtype=np.bool_)
     rows, S, Y, t = np.arange(b), result, result, np.ones(b)
     eta: Array | None = None
@@ -196,16 +196,17 @@ def _descend(
         new = (G * (squares / (squares + eta[:, None]))).astype(Z.dtype, copy=False)
         step, progress = new - Y, new - S
         left = row_norms(influence)
-        done = row_norms(step) <= np.maximum(tol * np.hypot(row_norms(Y), left), loose * left)
+        done = row_norms(step) <= np.maximum(tol * np.hypot(row_norms(Y), left), learning_tol * left)
         overshot = np.einsum("ij,ij->i", step, progress) < 0.0
         t_next = np.where(overshot, 1.0, 0.5 + np.sqrt(0.25 + t * t))
         momentum = np.where(overshot, 0.0, (t - 1.0) / t_next).astype(Z.dtype, copy=False)
         S, t = new, t_next
         Y = S + momentum[:, None] * progress
         if done.any() or sweep == max_iter:
-            demand[rows] = row_norms(G / sigma)
+            free_norm[rows] = row_norms(G / sigma)
             if thresholds is not None:
-                last_thresholds = np.zeros((b, 2), Z.dtype) if last_thresholds is None else last_thresholds
+                if last_thresholds is None:
+                    last_thresholds = np.zeros((b, thresholds.shape[1]), Z.dtype)
                 last_thresholds[rows] = thresholds
             stopped, on = rows[done], ~done
             result[stopped], n_iter[stopped], converged[stopped] = S[done], sweep, True
@@ -218,4 +219,4 @@ def _descend(
             if not len(rows):
                 break
     result[rows] = S
-    return result, demand, last_thresholds, n_iter, converged
+    return result, free_norm, last_thresholds, n_iter, converged

@@ -34,6 +34,11 @@ class Noise(Protocol):
     AdaptiveNoise : A noise model whose thresholds follow the residual.
     WeightingNoise : A noise model that gives unreliable samples less weight.
 
+    Notes
+    -----
+    The optional abilities are inherited from the three classes above. Methods of the same name alone have no
+    effect, so that a noise model may have any other methods.
+
     Examples
     --------
     >>> import numpy as np
@@ -148,8 +153,8 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
     """``lambda2 * |e|`` that levels off beyond ``cut``: gross errors are rejected.
 
     Under the l1 norm a gross error keeps an influence of lambda2 on the fit. Here the influence decreases
-    from ``cut`` on and vanishes from ``2 * cut`` on (Hampel's function). The price is that the problem is
-    not convex, so that the starting point matters. Therefore the thresholds of a sample are at least
+    from ``cut`` on and vanishes from ``2 * cut`` on (Hampel's function). The norm_slope is that the problem
+    is not convex, so that the starting point matters. Therefore the thresholds of a sample are at least
     ``huber`` and ``reject`` times the robust scale of its residual: a sample that is fitted badly, as all
     samples are at first, is treated leniently, and as the fit improves the thresholds approach ``lambda2``
     and ``cut``. A sample whose residual has a robust scale above ``largest`` gets less weight.
@@ -307,7 +312,7 @@ class CappedRule:
     largest: float = 2.5  #: robust scale of a reliable sample's residual, in scales of an entry
     leniency: float = 10.0  #: factor of the thresholds of a feature that is nearly always rejected
     rejected: float = 0.6  #: excess share of rejected entries from which a feature's thresholds are raised
-    reading: float = 3.0  #: factor of ``huber`` when a learnt model is applied
+    applying: float = 3.0  #: factor of ``huber`` when a learnt model is applied
 
     def noise(self, state: State, lambda2: float | None) -> CappedL1:
         """Return the noise model for a state; ``lambda2`` is the threshold if it is given."""
@@ -383,10 +388,10 @@ NOISES: dict[str, Callable[[State, float | None], Noise]] = {
 }
 
 
-def reading_noise(noise: Noise) -> Noise:
+def applying_noise(noise: Noise) -> Noise:
     """Return the noise model with which a learnt model is applied to samples.
 
     Learning is cautious, because a small error in every sample spoils the basis; a sample that is decomposed
     in a good basis is fitted better with more of its entries.
     """
-    return replace(noise, huber=CAPPED.reading * noise.huber) if isinstance(noise, CappedL1) else noise
+    return replace(noise, huber=CAPPED.applying * noise.huber) if isinstance(noise, CappedL1) else noise

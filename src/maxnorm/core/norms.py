@@ -134,7 +134,7 @@ class FactorNorm(ABC):
         """
         return sqrt(state.coefficient_scale)
 
-    def settle(self, state: State, added: Contribution) -> State:
+    def prepare_basis(self, state: State, added: Contribution) -> State:
         """Return the state with its basis prepared for the next batch, after an update.
 
         By default, components that the basis has lost get a new start.
@@ -163,9 +163,7 @@ def anchored(L: Array, statistics: SufficientStatistics) -> tuple[Array, Array]:
     """
     d = len(statistics.A)
     anchor = float(np.finfo(L.dtype).eps) ** (2 / 3) * float(np.trace(statistics.A))
-    if (
-        statistics.grams is not None
-    ):  # a feature that was never observed has no data, and its row becomes zero
+    if statistics.grams is not None:  # the row of a feature that was never observed becomes zero
         seen = np.any(statistics.grams, axis=1, keepdims=True)
         return symmetric(statistics.grams, d) + anchor * np.eye(d), statistics.B + anchor * L * seen
     return statistics.A + anchor * np.eye(d), statistics.B + anchor * L
@@ -213,7 +211,7 @@ class MaxNorm(FactorNorm):
     def first_scale(self, state: State) -> float:
         return state.coefficient_scale  # so that the coefficients fit in the unit ball
 
-    def settle(self, state: State, added: Contribution) -> State:
+    def prepare_basis(self, state: State, added: Contribution) -> State:
         if self.basis_update == "bcd":  # the algorithm as printed
             return state
         return restore_rank(fit_ball(state, added), added.rank)
@@ -264,9 +262,8 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     C = _rotated(B, Q / size)
     squares = C * C
     eta, target, ones = np.zeros(len(C)), np.inf, np.ones(C.shape[1])
-    rows = (
-        np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)
-    )  # rows that may reach the bound
+    # Only rows that are not zero can reach the bound.
+    rows = np.flatnonzero(squares @ ones > 1e-100) if lambda1 > 0.0 else np.arange(0)
     bare: Array | None = None  # 1 / norm of those rows without a bound
     for _ in range(100):
         if not len(rows):

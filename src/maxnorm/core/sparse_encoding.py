@@ -24,9 +24,8 @@ from maxnorm.core.state import State
 from maxnorm.core.types import Array
 
 GRAM_ENTRIES = 2**21  # entries of the Gram matrices of the samples that are solved for at a time
-RADII = np.geomspace(
-    0.98, 2.0, 9
-)  # the ball grows fast and shrinks slowly, because other batches may need it
+# The ball grows fast and shrinks slowly, because other batches may need its size.
+RADII = np.geomspace(0.98, 2.0, 9)
 ONE = np.ones(1)
 MEAN_SHARE = 0.99  # share of the mean that is subtracted from the second moment, so that variance remains
 Index = NDArray[np.integer[Any]]
@@ -155,21 +154,22 @@ def _inverse(moment: Array) -> Array:
     return np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
 
 
-def pressure(code: SparseEncoding, sample_weight: Array) -> Array:
+def sum_multipliers(code: SparseEncoding, sample_weight: Array) -> Array:
     """Return the weighted sums of the multipliers of a batch, for balls with the radii ``RADII``."""
     w = code.sigma**2
     C = code.G * code.sigma
     return np.array([sample_weight @ ball_multipliers(C, w, radius) for radius in RADII])
 
 
-def best_radius(pressure: Array, price: float) -> float:
+def best_radius(multiplier_sums: Array, norm_slope: float) -> float:
     """Return the radius of the ball that is best for a batch, between 0.98 and 2.
 
     The norms of L and r are one degree of freedom, which the alternation between them determines slowly. A
     ball of radius rho with rows of L of norm tau is equivalent to a ball of radius 1 with rows of norm
-    ``rho tau``. The derivative of the loss by rho is minus the sum of the multipliers (``pressure``), that of
-    the norm is ``lambda1 tau^2`` (``price``), and the best radius is where the two are equal.
+    ``rho tau``. The derivative of the loss by rho is minus the sum of the multipliers
+    (``multiplier_sums``), that of the norm is ``lambda1 tau^2`` (``norm_slope``), and the best radius is
+    where the two are equal.
     """
-    if pressure[0] <= price:  # also if both are zero
+    if multiplier_sums[0] <= norm_slope:  # also if both are zero
         return float(RADII[0])
-    return float(np.interp(-price, -pressure, RADII))
+    return float(np.interp(-norm_slope, -multiplier_sums, RADII))

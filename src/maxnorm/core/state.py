@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +26,7 @@ class Selection:
 
     n_components: int
     weight: float | None  #: weight of the norm per observed entry; None if it was not chosen
-    tried: tuple[
-        tuple[int, float | None, float, float], ...
-    ]  #: components, weight, prior, error of each trial
+    tried: tuple[tuple[int, float | None, float, float], ...]  #: components, weight, prior and error
     prior: float = 0.0  #: strength of the prior on the rows of the basis
 
 
@@ -52,6 +51,10 @@ class State:
         """Return the state before the first sample, with L as the first basis."""
         return cls(L=L, statistics=SufficientStatistics.zeros(*L.shape))
 
+    def __repr__(self) -> str:
+        p, d = self.L.shape
+        return f"<state of {p} features and {d} components after {self.n_samples} samples>"
+
     def lock(self) -> State:
         """Make the arrays read-only, so that nobody can damage a model through them; return the state."""
         for value in (self, self.statistics, self.scales, self.biases):
@@ -65,7 +68,7 @@ class State:
         """A seed that follows from the basis, so that random choices can be repeated."""
         return zlib.crc32(np.ascontiguousarray(self.L).tobytes())
 
-    @property
+    @cached_property
     def signal_scale(self) -> float:
         """Standard deviation of the entries of the low-rank part, over all features.
 
@@ -127,9 +130,9 @@ class Contribution:
     rank: int  #: numerical rank of the basis
     loss: float = 0.0  #: sum of the losses of the samples, Eq. (2.9)
     biases: BiasModel | None = None
-    demand: float = 0.0  #: n times the log of the 90 % quantile of the norms of unconstrained coefficients
-    demand_weight: float = 0.0  #: the number n of samples in ``demand``
-    pressure: Array | float = 0.0  #: sums of the multipliers of balls of several radii
+    free_norm: float = 0.0  #: n times the log of the 90 % quantile of the norms of unconstrained coefficients
+    free_norm_weight: float = 0.0  #: the number n of samples in ``free_norm``
+    multiplier_sums: Array | float = 0.0  #: sums of the multipliers of balls of several radii
 
     def __sizeof__(self) -> int:
         """Return the size in bytes, which Dask asks for before it moves a contribution."""
@@ -147,9 +150,9 @@ class Contribution:
             max(self.rank, later.rank),
             self.loss + later.loss,
             _add_biases(self.biases, later.biases, decay.biases),
-            self.demand + later.demand,
-            self.demand_weight + later.demand_weight,
-            decay.statistics * self.pressure + later.pressure,
+            self.free_norm + later.free_norm,
+            self.free_norm_weight + later.free_norm_weight,
+            decay.statistics * self.multiplier_sums + later.multiplier_sums,
         )
 
 

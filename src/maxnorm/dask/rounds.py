@@ -10,6 +10,7 @@ the basis; the state stays on the client.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import maxnorm
-from maxnorm.core.batch import Batch
+from maxnorm.core.batch import Batch, in_precision
 from maxnorm.core.blas import one_blas_thread
 from maxnorm.core.defaults import round_size
 from maxnorm.core.encoding import Encoding
@@ -99,15 +100,17 @@ def _learn_block(
     block: Stream, learner: Learner, progress: Progress | None, settings: RoundSettings, closing: bool
 ) -> tuple[Progress | None, StepResult | None]:
     """Learn from a block as the serial learner would; if ``closing``, to its last row."""
-    results: list[StepResult] = []
+    last: deque[StepResult] = deque(maxlen=1)  # earlier results would keep their states in memory
     for raw in block:  # one, or none if it is empty
         batch = settings.read(raw, block.first)
         if progress is None:
             progress = Progress(learner.start(batch.shape[1], batch.dtype, settings.seed))
-        progress = take(learner, progress, batch.astype(progress.state.L.dtype), results.append)
+        progress = take(
+            learner, progress, in_precision(batch, progress.state.L.dtype, block.first), last.append
+        )
         if closing:
-            progress = flush(learner, progress, results.append)
-    return progress, replace(results[-1], batch=None) if results else None
+            progress = flush(learner, progress, last.append)
+    return progress, replace(last[0], batch=None) if last else None
 
 
 def _learn_round(
@@ -129,7 +132,7 @@ def _measure_block(
 ) -> Contribution | None:
     """Return the contribution of a block, measured slice by slice; None if it is empty."""
     for raw in block:  # one, or none
-        batch = read(raw, block.first).astype(L.dtype)
+        batch = in_precision(read(raw, block.first), L.dtype, block.first)
         size = learner.rows_per_slice(batch, settings)
         total = learner.measure(batch[:size], L, settings, time)
         for start in range(size, len(batch), size):

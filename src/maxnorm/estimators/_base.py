@@ -6,8 +6,9 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from numbers import Integral, Real
+from operator import is_
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import persistence
-from maxnorm.core.batch import Batch
+from maxnorm.core.batch import Batch, in_precision
 from maxnorm.core.blas import limited_blas
 from maxnorm.core.noise import NOISES, Noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm
@@ -45,7 +46,7 @@ from maxnorm.estimators.validation import (
     check_features,
     check_number,
     check_plugin,
-    in_precision,
+    fitted_or_nothing,
     invalid,
     set_features,
     validate_array,
@@ -77,7 +78,7 @@ NORM_MEMBERS = (
     "basis_value",
     "update_basis",
     "first_scale",
-    "settle",
+    "prepare_basis",
 )
 
 
@@ -166,7 +167,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """Fit the model to X, in ``n_epochs`` passes over consecutive batches.
 
         Everything learnt before is forgotten. If X is an array and an error is raised, the model is left
-        unchanged. If X is a stream or a Dask collection, the batches learnt before the error are kept.
+        unchanged. If X is a sparse matrix, a stream or a Dask collection, which are learnt from piece by
+        piece, the batches learnt before the error are kept.
 
         Parameters
         ----------
@@ -178,26 +180,18 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         callback : callable, default=None
             Called with a :class:`maxnorm.learner.StepResult` after every batch, or every round on Dask. It
             has the attributes ``step``, ``n_samples``, ``loss`` and ``residual_scale``. If the callback
-            returns True, fitting stops and what was learnt is kept.
+            returns True, fitting stops: what was learnt is kept and the rest of X is not used.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        before = dict(self.__dict__)
-        keeps_partial_fit = False
-        try:
+        with self._restoring(X):
             self.__dict__.pop("_progress", None)
             learner = self.make_learner()
             source = self._source(X, reset=True)
-            keeps_partial_fit = not isinstance(source, Batch)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
-        except BaseException:
-            if not keeps_partial_fit or not self.__sklearn_is_fitted__():
-                self.__dict__.clear()
-                self.__dict__.update(before)
-            raise
         self._warn_if_nearly_zero()
         return self
 
@@ -224,10 +218,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         monitor = Monitor(self, callback, self._keep)
         learner = self.make_learner()
-        with nullcontext() if is_streamed(X) else all_or_nothing(self), suppress(StopLearning):
+        with self._restoring(X), suppress(StopLearning):
             source = self._source(X, reset=not self.__sklearn_is_fitted__())
             self._learn(learner, source, monitor.watch)
         return self
+
+    def _restoring(self, X: Samples) -> AbstractContextManager[None]:
+        """Return a context that undoes a failed call; what was learnt from a stream is kept."""
+        return fitted_or_nothing(self) if is_streamed(X) else all_or_nothing(self)
 
     def flush(self) -> Self:
         """Learn from the rows that wait for the rest of their batch, as ``fit`` does at its end.
@@ -273,7 +271,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     def _first_basis(self) -> Array | None:
         """Return the first basis that was given; None if it is random or no longer needed."""
-        has_data = self.__sklearn_is_fitted__() and self._progress.state.time
+        has_data = self.__sklearn_is_fitted__() and self._progress.state.scales.weight
         if isinstance(self.init, str) or has_data:
             return None
         init: Array = check_array(self.init, dtype=np.float64, input_name="init")
@@ -294,24 +292,26 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
                     self._progress = flush(learner, self._progress, monitor.watch)
 
     def _keep(self, result: StepResult) -> None:
-        """Let the model be what it is after a step, so that a callback can use and save it."""
-        if self._progress.state is not result.state:
+        """Let the model be what it is after a step, so that nothing is lost and callbacks can use it."""
+        if not self.__sklearn_is_fitted__() or self._progress.state is not result.state:
             self._progress = Progress(result.state)
 
     def _learn(
         self, learner: Learner, source: Batch | Stream | Blocks, watch: Callable[[StepResult], object] | None
     ) -> None:
-        """Learn from a source; the progress is kept after every batch that was read."""
+        """Learn from a source; what is learnt from a stream is kept after every step."""
         if isinstance(source, Blocks):
             self._learn_blocks(learner, source, watch)
             return
-        row = 0
-        for batch in self._batches(source):
-            if not self.__sklearn_is_fitted__():
-                self._progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
-            rows = in_precision(batch, self._progress.state.L.dtype, row)
-            self._progress = take(learner, self._progress, rows, watch)
-            row += len(batch)
+        if watch is None and isinstance(source, Stream):
+            watch = self._keep
+        for row, batch in self._batches(source):
+            if self.__sklearn_is_fitted__():
+                progress = self._progress
+            else:
+                progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
+            rows = in_precision(batch, progress.state.L.dtype, row)
+            self._progress = take(learner, progress, rows, watch)
 
     def _learn_blocks(
         self, learner: Learner, blocks: Blocks, watch: Callable[[StepResult], object] | None
@@ -344,10 +344,13 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     def _rows(self, X: Samples, *, reset: bool = False) -> Batch | Stream:
         return open_stream(X) if is_streamed(X) else validate_array(self, X, reset=reset)
 
-    def _batches(self, source: Batch | Stream) -> Iterator[Batch]:
-        """Yield the validated batches of a source; the first one of an unfitted model sets its features."""
+    def _batches(self, source: Batch | Stream) -> Iterator[tuple[int, Batch]]:
+        """Yield the validated batches of a source, and the row at which each begins.
+
+        The first batch of an unfitted model sets its features.
+        """
         if isinstance(source, Batch):
-            yield source
+            yield 0, source
             return
         read, row = BatchReader(self._keeps_sparse), source.first
         for raw in source.ahead():
@@ -356,7 +359,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             batch = read(raw, row)
             if not self.__sklearn_is_fitted__():
                 set_features(self, source.names, batch.shape[1])
-            yield batch
+            yield row, batch
             row += len(batch)
         if not row:
             raise StreamError(f"{source.title}: has no samples")
@@ -458,7 +461,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         if is_dask(X):
             return self._apply_lazily(X, learner, state, answer)
         parts, n_samples, n_unfinished = [], 0, 0
-        for rows in self._batches(self._rows(X)):
+        for _, rows in self._batches(self._rows(X)):
             for block, code in apply(learner, state, rows):
                 parts.append(answer(block, code, state))
                 n_samples += len(block)
@@ -487,11 +490,20 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         return self._current_state()
 
     def _current_state(self, learner: Learner | None = None) -> State:
-        """Return the state with the waiting rows learnt, which is computed once and then remembered."""
+        """Return the state with the waiting rows learnt, which is remembered until something changes."""
         progress = self._progress
-        if progress.waiting and progress.ahead is None:
-            progress.ahead = flush(learner or self.make_learner(), progress).state
-        return (progress.ahead or progress.state).lock()
+        if not progress.waiting:
+            return progress.state.lock()
+        parameters = [value for name, value in vars(self).items() if not name.startswith("_")]
+        known = self.__dict__.get("_ahead")
+        if known is not None and known[0] is progress and all(map(is_, known[1], parameters)):
+            return known[2]
+        state = flush(learner or self.make_learner(), progress).state.lock()
+        self._ahead = (progress, parameters, state)
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_ahead"}
 
     @property
     def components_(self) -> Array:
@@ -501,7 +513,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def n_components_(self) -> int:
         """Number of components."""
-        return int(self.state_.L.shape[1])
+        state = self.state_ if self.n_components == "auto" else self._progress.state
+        return int(state.L.shape[1])
 
     @property
     def n_samples_seen_(self) -> int:

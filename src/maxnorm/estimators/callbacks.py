@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+
+import numpy as np
 
 from maxnorm.learner import StepResult
 
@@ -37,6 +39,10 @@ Callback = Callable[[StepResult], object]
 
 class StopLearning(Exception):
     """A callback has asked to stop; what was learnt until then is kept."""
+
+
+class StopPass(Exception):
+    """A callback of scikit-learn has asked to stop the pass over the data."""
 
 
 class Monitor:
@@ -78,10 +84,13 @@ class Monitor:
         self._context = root.subcontext(task_name="pass", max_subtasks=None)
         self._context.call_on_fit_task_begin(estimator=self._estimator)
         try:
-            yield
+            with suppress(StopPass):
+                yield
         finally:
-            self._context.call_on_fit_task_end(estimator=self._estimator)
+            stop = self._context.call_on_fit_task_end(estimator=self._estimator)
             self._context = root
+        if stop:
+            raise StopLearning
 
     @property
     def watch(self) -> Callback | None:
@@ -90,16 +99,18 @@ class Monitor:
 
     def _report(self, result: StepResult) -> None:
         self._keep(result)
-        stop = self._callback is not None and bool(self._callback(result))
+        answer = None if self._callback is None else self._callback(result)
+        if isinstance(answer, bool | np.bool_) and answer:  # other values, such as counts, mean nothing
+            raise StopLearning
         if self._context is not None:
             task = self._context.subcontext(task_name="batch")
             task.call_on_fit_task_begin(estimator=self._estimator)
             rows = None if result.batch is None else result.batch.values
-            stop |= task.call_on_fit_task_end(
+            stop = task.call_on_fit_task_end(
                 estimator=self._estimator,
                 X=rows,
                 y=rows,  # scikit-learn's ScoringMonitor computes no score without a target
                 reconstruction_attributes=lambda: {"_progress": self._estimator._progress},
             )
-        if stop:
-            raise StopLearning
+            if stop:
+                raise StopPass

@@ -209,7 +209,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         if rows is None and columns is None:
             return self._apply(X, PredictionAnswer(self.value_range))[0]
         learner, Z = self.make_learner(), self._all_rows(X)
-        positions = np.asarray(rows), np.asarray(columns)
+        if rows is None or columns is None:
+            raise ValueError("rows and columns are the two parts of positions; pass both of them or neither")
+        positions = _as_index(rows), _as_index(columns)
         if positions[0].shape != positions[1].shape or positions[0].ndim != 1:
             raise ValueError(
                 "rows and columns must be one-dimensional and of the same length, got "
@@ -245,7 +247,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
 
     def _all_rows(self, X: Samples) -> Batch:
         """Return the observed entries of all rows."""
-        return Batch(Batch.join(list(self._batches(self._rows(X)))).entries())
+        batches = [batch for _, batch in self._batches(self._rows(X))]
+        return Batch(Batch.join(batches).entries())
 
     def make_learner(self) -> CompletionLearner:
         """Return the learner that the parameters describe, after checking them.
@@ -297,3 +300,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             is_pair = np.ndim(bounds) == 1 and len(bounds) == 2 and all(isinstance(x, Real) for x in bounds)
             if not (is_pair and bounds[0] < bounds[1]):
                 raise invalid(self, "value_range", "a pair (low, high) with low < high or None")
+
+
+def _as_index(values: ArrayLike) -> Any:
+    """Return an array of positions; an empty list is one of integers."""
+    index = np.asarray(values)
+    return index if index.size else index.astype(np.intp)

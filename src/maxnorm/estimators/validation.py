@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from maxnorm.core.batch import Batch
+from maxnorm.core.batch import Batch, check_range
+from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
 
 PRECISIONS = [np.float64, np.float32]
@@ -28,9 +29,27 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        restore(estimator, before)
         raise
+
+
+@contextmanager
+def fitted_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """Restore the attributes of an estimator if an error is raised before anything was learnt."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        if not estimator.__sklearn_is_fitted__():
+            restore(estimator, before)
+        raise
+
+
+def restore(estimator: BaseEstimator, before: dict[str, Any]) -> None:
+    """Restore the attributes of an estimator, except those that scikit-learn's callbacks need to end."""
+    for name in [name for name in vars(estimator) if not name.startswith(CALLBACK_PREFIXES)]:
+        delattr(estimator, name)
+    estimator.__dict__.update(before)
 
 
 # -- data ---------------------------------------------------------------------------------------------
@@ -61,7 +80,7 @@ class BatchReader:
     def __call__(self, raw: Any, first_row: int) -> Batch:
         """Return a raw batch as a batch of floats; error messages count rows from ``first_row``."""
         if sp.issparse(raw) and self.keeps_sparse:
-            return Batch(_observed_entries(raw, first_row))
+            return check_range(Batch(_observed_entries(raw)), first_row)
         if sp.issparse(raw):
             raw = sp.csr_array(raw).toarray()
         with _advice_on_text():
@@ -93,25 +112,6 @@ def check_features(
         )
 
 
-def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:
-    """Return a batch in the precision of the model, or say which entry is too large for it."""
-    if batch.is_sparse or batch.dtype == dtype:
-        return batch
-    with np.errstate(over="ignore"):
-        return check_range(batch.astype(dtype), first_row)
-
-
-def check_range(batch: Batch, first_row: int = 0) -> Batch:
-    """Return a dense batch whose squares can be summed, or say which entry is too large."""
-    Z = batch.values
-    limit = _largest_entry(Z.dtype, Z.shape[1])
-    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
-    if largest <= limit or np.isnan(largest):  # NaN if every entry is
-        return batch
-    row, column = np.argwhere(~(np.abs(Z) <= limit) & ~np.isnan(Z))[0]
-    raise _too_large(Z[row, column], first_row + row, column)
-
-
 @contextmanager
 def _advice_on_text() -> Iterator[None]:
     """Add a remedy to the error about text in the data."""
@@ -123,7 +123,7 @@ def _advice_on_text() -> Iterator[None]:
         raise
 
 
-def _observed_entries(raw: Any, first_row: int) -> sp.csr_array:
+def _observed_entries(raw: Any) -> sp.csr_array:
     """Return the stored entries of a sparse matrix that are not NaN, duplicates averaged."""
     if raw.shape[1] == 0:
         raise ValueError(
@@ -136,27 +136,10 @@ def _observed_entries(raw: Any, first_row: int) -> sp.csr_array:
     known = ~np.isnan(values)
     if not known.all():
         rows, columns, values = rows[known], columns[known], values[known]
-    limit = _largest_entry(np.dtype(np.float64), entries.shape[1])
-    if not np.all(np.abs(values) <= limit):
-        i = int(np.flatnonzero(~(np.abs(values) <= limit))[0])
-        raise _too_large(values[i], first_row + int(rows[i]), int(columns[i]))
     summed = sp.csr_array((values, (rows, columns)), shape=entries.shape)
     if summed.nnz < len(values):
         summed.data /= sp.csr_array((np.ones(len(values)), (rows, columns)), shape=entries.shape).data
     return summed
-
-
-def _largest_entry(dtype: np.dtype[Any], n_features: int) -> float:
-    """Return the largest entry for which the sum of the squares of a row does not overflow."""
-    return 0.1 * float(np.finfo(dtype).max) ** 0.5 / float(n_features) ** 0.5
-
-
-def _too_large(value: Any, row: int, column: int) -> ValueError:
-    what = "infinity" if np.isinf(value) else f"{value:.3g}, too large for {value.dtype} arithmetic"
-    return ValueError(
-        f"X contains {what}, first in row {row}, column {column}; "
-        "mark entries that are not known as NaN, clip them, or rescale X"
-    )
 
 
 def _needs_no_conversion(estimator: BaseEstimator, X: Any) -> bool:
@@ -223,13 +206,17 @@ def check_plugin(
     value = getattr(estimator, parameter)
     if isinstance(value, str) and value in names:
         return
+    if isinstance(value, type):
+        raise TypeError(
+            f"{parameter} of {type(estimator).__name__} is the class {value.__name__}; pass an instance of it"
+        )
     missing = [member for member in members if not hasattr(value, member)]
-    if missing and len(missing) < len(members) and not isinstance(value, type):
+    if missing and len(missing) < len(members):
         raise TypeError(
             f"{parameter} of {type(estimator).__name__} is not compatible with {kind.__module__}."
-            f"{kind.__name__}: {type(value).__name__} must also implement {' and '.join(missing)}"
+            f"{kind.__name__}: {type(value).__name__} must also implement {', '.join(missing)}"
         )
-    if missing or isinstance(value, type):
+    if missing:
         known = ", ".join(map(repr, names))
         raise invalid(
             estimator,

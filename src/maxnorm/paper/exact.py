@@ -18,7 +18,7 @@ from maxnorm.learner import step
 class PlainMaxNorm(MaxNorm):
     """The max-norm without the adjustments of the basis that the library makes between updates."""
 
-    def settle(self, state: State, added: Contribution) -> State:
+    def prepare_basis(self, state: State, added: Contribution) -> State:
         return state
 
 
@@ -26,7 +26,7 @@ class PlainMaxNorm(MaxNorm):
 class PlainNuclearNorm(NuclearNorm):
     """The nuclear norm without the adjustments of the basis that the library makes between updates."""
 
-    def settle(self, state: State, added: Contribution) -> State:
+    def prepare_basis(self, state: State, added: Contribution) -> State:
         return state
 
 
