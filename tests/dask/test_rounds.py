@@ -357,7 +357,10 @@ def test_what_cannot_be_answered():
     with pytest.raises(ValueError, match="has 39 features"):
         model.transform(blocks[:, 1:])
     for flat in (da.from_array(X[0]), dd.from_pandas(pd.Series(X[0]), npartitions=2)):
-        with pytest.raises(StreamError, match="has 1 dimensions"):
+        with pytest.raises(
+            StreamError,
+            match="has shape .* but samples x features are expected; reshape it to two dimensions",
+        ):
             model.fit(flat)
     with pytest.raises(StreamError, match="no samples"):
         MaxNormDecomposition().fit(lazy()[:0])
@@ -391,7 +394,7 @@ def poisoned(kind, at=17):
         ("width", "has 39 features"),
         ("inf", "infinity, first in row 1700"),
         ("text", "must be numeric"),
-        ("flat", "has no rows and columns"),
+        ("flat", r"has shape \(40,\), but samples x features are expected"),
     ],
 )
 def test_a_poisoned_block_is_named_and_the_last_good_model_kept(kind, says):
@@ -559,7 +562,7 @@ def test_workers_need_the_library(bounded, monkeypatch):
         dask.config.set(scheduler="distributed"),
     ):
         for answer, has in (("'0.0.1'", r"maxnorm 0\.0\.1"), ("__import__('no_such_library')", "no maxnorm")):
-            monkeypatch.setattr(maxnorm.dask.blocks, "VERSION", answer)
+            monkeypatch.setattr(maxnorm.dask.blocks, "VERSION_EXPRESSION", answer)
             with pytest.raises(RuntimeError, match=f"has {has}; install maxnorm .* on all workers"):
                 MaxNormDecomposition(D).fit(lazy())
 
