@@ -549,7 +549,7 @@ def cluster():
     again whenever a worker is replaced.
     """
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "maxnorm"])
+        get_mp_context().set_forkserver_preload(["distributed", "dask.array", "maxnorm.estimators"])
         with (
             two_minutes(),
             LocalCluster(
