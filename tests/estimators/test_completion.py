@@ -32,7 +32,8 @@ from maxnorm.sparse import SparseLearner
 
 @pytest.fixture
 def rng():
-    return np.random.default_rng(0)
+    """A generator per test, so that no test depends on those before it."""
+    return np.random.default_rng(1)
 
 
 def observed_entries(X):
