@@ -173,9 +173,8 @@ def test_single_precision_is_kept():
     model = MaxNormDecomposition(D, random_state=0).fit(lazy(X.astype(np.float32)))
     assert model.components_.dtype == np.float32
     assert model.transform(lazy(X.astype(np.float32))).compute().dtype == np.float32
-    assert (
-        model.partial_fit(lazy()).components_.dtype == np.float32
-    )  # the precision of the model, not of the input
+    model.partial_fit(lazy())  # in double precision, which does not change that of the model
+    assert model.components_.dtype == np.float32
 
 
 def test_blocks_of_unknown_length_are_learnt_from():
@@ -429,10 +428,10 @@ def test_wrong_parameters_are_refused_before_blocks_are_computed():
         MaxNormDecomposition(batch_size=0).fit(lazy())
 
 
-def poisoned(kind, at=17):
+def with_invalid_block(kind, at=17):
     """Return blocks of which one, number ``at``, cannot be used."""
 
-    def spoil(block, block_id=None):
+    def invalidate(block, block_id=None):
         if block_id[0] != at:
             return block
         if kind == "width":
@@ -443,7 +442,7 @@ def poisoned(kind, at=17):
             return block[0]
         return np.where(np.arange(P) == 4, np.inf, block)
 
-    return lazy().map_blocks(spoil, dtype=float, meta=np.empty((0, 0)))
+    return lazy().map_blocks(invalidate, dtype=float, meta=np.empty((0, 0)))
 
 
 @pytest.mark.parametrize(
@@ -455,19 +454,19 @@ def poisoned(kind, at=17):
         ("flat", r"has shape \(40,\), but samples x features are expected"),
     ],
 )
-def test_a_poisoned_block_is_named_and_the_last_good_model_kept(kind, message):
+def test_an_invalid_block_is_named_and_the_last_good_model_kept(kind, message):
     kept = []
     model = MaxNormDecomposition(D, random_state=0)
     with pytest.raises(BlockError, match=rf"block 17 \(rows 1700 to 1799\): .*{message}"):
-        model.fit(poisoned(kind), callback=lambda result: kept.append(model.components_.copy()))
+        model.fit(with_invalid_block(kind), callback=lambda result: kept.append(model.components_.copy()))
     np.testing.assert_array_equal(model.components_, kept[-1])
     assert 1000 <= model.n_samples_seen_ < 1800
     assert model.transform(X).shape == (N, D)
     with pytest.raises(BlockError, match="block 17"):
-        model.transform(poisoned(kind)).compute()
+        model.transform(with_invalid_block(kind)).compute()
     first = MaxNormDecomposition(D)
     with pytest.raises(BlockError, match="block 0"):
-        first.fit(poisoned(kind, at=0))
+        first.fit(with_invalid_block(kind, at=0))
     assert not hasattr(first, "n_features_in_")
 
 
@@ -607,9 +606,9 @@ def n_failures(folder):
 
 @on_cluster
 def test_workers_that_die_do_not_change_the_model(client, reference, tmp_path):
-    """Block 5 is learnt from by itself; block 16 is part of a round."""
+    """Block 2 is learnt from by itself; block 16 is part of a round."""
     before = set(client.scheduler_info()["workers"])
-    model = fit_decomposition(failing_once(tmp_path, kills=(5, 16)))
+    model = fit_decomposition(failing_once(tmp_path, kills=(2, 16)))
     assert_same_model(model, reference[MaxNormDecomposition])
     assert n_failures(tmp_path) == 2
     client.wait_for_workers(2)  # dead workers are replaced
@@ -646,10 +645,10 @@ def test_a_round_is_computed_again_if_dask_gives_up(client, cluster, reference, 
 
 
 @on_cluster
-def test_a_poisoned_block_on_a_cluster_is_named_and_the_model_can_be_applied(client):
+def test_an_invalid_block_on_a_cluster_is_named_and_the_model_can_be_applied(client):
     model = MaxNormDecomposition(D, random_state=0)
     with pytest.raises(BlockError, match="block 17"):
-        model.fit(poisoned("inf"))
+        model.fit(with_invalid_block("inf"))
     assert model.transform(lazy()).compute().shape == (N, D)
 
 
