@@ -1,5 +1,6 @@
-"""Set before SciPy is imported, so that scikit-learn's array API check runs instead of being skipped."""
+"""Settings that must be made before the libraries under test are imported."""
 
 import os
 
+# Without this setting, which SciPy reads on import, scikit-learn skips its check of the array API.
 os.environ["SCIPY_ARRAY_API"] = "1"

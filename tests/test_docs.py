@@ -1,4 +1,4 @@
-"""The Python in the README and the docs runs."""
+"""The Python code in the README and the documentation runs, and links between pages lead to files."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=lambda p: p.name)
-def test_python_in_the_docs_runs(page, tmp_path, monkeypatch):
+def test_the_python_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
@@ -18,6 +18,6 @@ def test_python_in_the_docs_runs(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_between_pages_lead_somewhere(page):
+def test_links_between_pages_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target

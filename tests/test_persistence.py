@@ -1,5 +1,6 @@
-"""Models survive: files are whole or refused, and what is loaded goes on as if nothing had happened."""
+"""Model files: damaged files are refused, and a loaded model continues like the one that was saved."""
 
+import hashlib
 import io
 import json
 import pickle
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
@@ -29,9 +31,11 @@ MODELS = [
     OnlineRobustPCA(np.int64(3), noise="l21", random_state=np.random.RandomState(0)),
     MaxNormCompletion(3, lambda1=np.float64(0.1), random_state=0),
 ]
+NAMES = ["capped", "l1", "capped-l1-with-init", "robust-pca", "completion"]
 
 
-def state(model):
+def state_arrays(model):
+    """Return everything that a model has learnt, waiting rows included."""
     progress = model._progress
     return [
         progress.state.L,
@@ -45,15 +49,13 @@ def state(model):
 
 
 def assert_same(a, b):
-    for x, y in zip(state(a), state(b), strict=True):
+    for x, y in zip(state_arrays(a), state_arrays(b), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__}-{model.noise}")
-def test_going_on_after_loading_changes_nothing(model, dtype, tmp_path):
-    from sklearn.base import clone
-
+@pytest.mark.parametrize("model", MODELS, ids=NAMES)
+def test_a_loaded_model_continues_like_the_saved_one(model, dtype, tmp_path):
     model = clone(model).partial_fit(X[:333].astype(dtype))
     model.save(tmp_path / "m.maxnorm")
     again = maxnorm.load(tmp_path / "m.maxnorm")
@@ -66,10 +68,16 @@ def test_going_on_after_loading_changes_nothing(model, dtype, tmp_path):
     assert_same(again, model)
     np.testing.assert_array_equal(again.components_, model.components_)
     assert again.components_.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("model", MODELS, ids=NAMES)
+def test_pickling_keeps_the_state(model, dtype):
+    model = clone(model).partial_fit(X[:333].astype(dtype))
     assert_same(pickle.loads(pickle.dumps(model)), model)
 
 
-def test_another_process_goes_on_bit_for_bit(tmp_path):
+def test_a_model_continues_bit_for_bit_in_another_process(tmp_path):
     np.save(tmp_path / "x.npy", X)
     whole = MaxNormDecomposition(3, random_state=0).partial_fit(X)
     MaxNormDecomposition(3, random_state=0).partial_fit(X[:217]).save(tmp_path / "m.maxnorm")
@@ -82,21 +90,27 @@ def test_another_process_goes_on_bit_for_bit(tmp_path):
     assert_same(maxnorm.load(tmp_path / "n.maxnorm"), whole)
 
 
-def test_names_settings_and_the_batch_method(tmp_path):
+def test_feature_names_and_pandas_output_are_kept(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=[f"s{i}" for i in range(20)])
     model = OnlineRobustPCA(3, random_state=0).set_output(transform="pandas").fit(frame)
     model.save(tmp_path / "m.maxnorm")
     again = maxnorm.load(tmp_path / "m.maxnorm")
     pandas.testing.assert_frame_equal(again.transform(frame), model.transform(frame))
-    batch = PrincipalComponentPursuit().fit(X[:100])
-    batch.save(tmp_path / "b.maxnorm")
-    np.testing.assert_array_equal(maxnorm.load(tmp_path / "b.maxnorm").low_rank_, batch.low_rank_)
-    OnlineRobustPCA(3).save(tmp_path / "u.maxnorm")
-    assert not maxnorm.load(tmp_path / "u.maxnorm").__sklearn_is_fitted__()
 
 
-def test_the_header_is_readable(tmp_path):
+def test_principal_component_pursuit_is_saved_and_loaded(tmp_path):
+    model = PrincipalComponentPursuit().fit(X[:100])
+    model.save(tmp_path / "m.maxnorm")
+    np.testing.assert_array_equal(maxnorm.load(tmp_path / "m.maxnorm").low_rank_, model.low_rank_)
+
+
+def test_an_estimator_that_is_not_fitted_is_saved_and_loaded(tmp_path):
+    OnlineRobustPCA(3).save(tmp_path / "m.maxnorm")
+    assert not maxnorm.load(tmp_path / "m.maxnorm").__sklearn_is_fitted__()
+
+
+def test_the_header_is_readable_json(tmp_path):
     model = MaxNormDecomposition(3, random_state=0).fit(X)
     save(model, tmp_path / "m.maxnorm", about={"data": "x.csv"})
     with zipfile.ZipFile(tmp_path / "m.maxnorm") as archive:
@@ -115,11 +129,11 @@ def saved(tmp_path):
     return model, tmp_path / "m.maxnorm"
 
 
-def test_a_flipped_bit_is_noticed_or_harmless(saved):
+def test_a_flipped_bit_is_detected_or_harmless(saved):
     model, path = saved
     content = path.read_bytes()
     rng = np.random.default_rng(0)
-    noticed = 0
+    detected = 0
     for position in rng.integers(len(content), size=400):
         damaged = bytearray(content)
         damaged[position] ^= 1 << rng.integers(8)
@@ -127,14 +141,14 @@ def test_a_flipped_bit_is_noticed_or_harmless(saved):
         try:
             again = maxnorm.load(path)
         except ModelFileError:
-            noticed += 1
-        else:  # a date, for example
+            detected += 1
+        else:  # a flipped bit in a date, for example, changes nothing that is loaded
             assert_same(again, model)
             assert repr(again) == repr(model)
-    assert noticed > 250
+    assert detected > 250
 
 
-def test_a_cut_file_is_noticed(saved):
+def test_a_truncated_file_is_refused(saved):
     _, path = saved
     content = path.read_bytes()
     for length in range(0, len(content), 97):
@@ -143,7 +157,8 @@ def test_a_cut_file_is_noticed(saved):
             maxnorm.load(path)
 
 
-def rewritten(path, change):
+def rewrite(path, change):
+    """Change the header and the arrays of a model file."""
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(contents[HEADER])
@@ -154,14 +169,14 @@ def rewritten(path, change):
             archive.writestr(name, content)
 
 
-def test_a_future_format(saved):
+def test_a_newer_format_is_refused_with_the_version_that_wrote_it(saved):
     _, path = saved
-    rewritten(path, lambda header, _: header.update(format=FORMAT + 1, versions={"maxnorm": "9.0"}))
+    rewrite(path, lambda header, _: header.update(format=FORMAT + 1, versions={"maxnorm": "9.0"}))
     with pytest.raises(ModelFileError, match=r"format 3, written by maxnorm 9\.0.*upgrade maxnorm"):
         maxnorm.load(path)
 
 
-def test_another_array_under_the_same_name(saved):
+def test_an_array_with_a_wrong_checksum_is_refused(saved):
     _, path = saved
 
     def swap(header, contents):
@@ -169,49 +184,56 @@ def test_another_array_under_the_same_name(saved):
         np.save(buffer, np.zeros((20, 2)))
         contents["_progress.state.L.npy"] = buffer.getvalue()
 
-    rewritten(path, swap)
+    rewrite(path, swap)
     with pytest.raises(ModelFileError, match=r"the checksum of .* is wrong"):
         maxnorm.load(path)
 
 
 class Trap:
+    """An object that ends the process when it is unpickled."""
+
     def __reduce__(self):
         return (sys.exit, ("executed",))
 
 
-def test_nothing_is_executed(saved, tmp_path):
+def test_a_pickled_object_in_a_model_file_is_not_executed(saved):
     _, path = saved
-    trap = np.array([Trap()], dtype=object)
 
     def plant(header, contents):
-        import hashlib
-
         buffer = io.BytesIO()
-        np.save(buffer, trap, allow_pickle=True)
+        np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
         contents["_progress.state.L.npy"] = buffer.getvalue()
         header["sha256"]["_progress.state.L.npy"] = hashlib.sha256(buffer.getvalue()).hexdigest()
 
-    rewritten(path, plant)
+    rewrite(path, plant)
     with pytest.raises(ModelFileError, match="allow_pickle=False"):
         maxnorm.load(path)
+
+
+def test_a_pickle_file_is_not_executed(tmp_path):
     (tmp_path / "p.maxnorm").write_bytes(pickle.dumps(Trap()))
     with pytest.raises(ModelFileError, match="not a model file"):
         maxnorm.load(tmp_path / "p.maxnorm")
-    for name in ("os.system", "open_stream"):
-        rewritten_name = tmp_path / "n.maxnorm"
-        OnlineRobustPCA(2).save(rewritten_name)
-        rewritten(rewritten_name, lambda header, _, name=name: header.update(estimator=name))
-        with pytest.raises(ModelFileError, match="unknown estimator"):
-            maxnorm.load(rewritten_name)
 
 
-def test_foreign_files_and_places(tmp_path):
+@pytest.mark.parametrize("name", ["os.system", "open_stream"])
+def test_only_estimators_of_the_library_are_created(name, tmp_path):
+    path = tmp_path / "m.maxnorm"
+    OnlineRobustPCA(2).save(path)
+    rewrite(path, lambda header, _: header.update(estimator=name))
+    with pytest.raises(ModelFileError, match="unknown estimator"):
+        maxnorm.load(path)
+
+
+def test_files_of_other_formats_are_refused(tmp_path):
     (tmp_path / "x.maxnorm").write_text("hello")
-    with pytest.raises(ModelFileError, match="not a model file"):
-        maxnorm.load(tmp_path / "x.maxnorm")
     np.savez(tmp_path / "x.npz", X)
-    with pytest.raises(ModelFileError, match="not a model file"):
-        maxnorm.load(tmp_path / "x.npz")
+    for name in ("x.maxnorm", "x.npz"):
+        with pytest.raises(ModelFileError, match="not a model file"):
+            maxnorm.load(tmp_path / name)
+
+
+def test_paths_that_do_not_exist_or_are_folders_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         maxnorm.load(tmp_path / "none.maxnorm")
     with pytest.raises(ModelFileError, match="is a folder"):
@@ -220,7 +242,7 @@ def test_foreign_files_and_places(tmp_path):
         OnlineRobustPCA(2).save(tmp_path / "nowhere" / "m.maxnorm")
 
 
-class OwnNoise:
+class CustomNoise:
     def prox(self, V):
         return 0.0 * V
 
@@ -228,19 +250,24 @@ class OwnNoise:
         return E.sum(axis=1)
 
 
-def test_what_a_file_cannot_hold(tmp_path):
-    with pytest.raises(TypeError, match="noise is a OwnNoise, which cannot be saved in a model file; pickle"):
-        OnlineRobustPCA(2, noise=OwnNoise()).save(tmp_path / "m.maxnorm")
-
-    class Mine(OnlineRobustPCA):
-        pass
-
-    with pytest.raises(TypeError, match="Mine is not an estimator of maxnorm"):
-        Mine(2).save(tmp_path / "m.maxnorm")
+def test_a_model_with_a_custom_noise_cannot_be_saved(tmp_path):
+    with pytest.raises(
+        TypeError, match="noise is a CustomNoise, which cannot be saved in a model file; pickle"
+    ):
+        OnlineRobustPCA(2, noise=CustomNoise()).save(tmp_path / "m.maxnorm")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_leaves_the_model_of_before(saved):
+def test_a_subclass_of_an_estimator_cannot_be_saved(tmp_path):
+    class Subclass(OnlineRobustPCA):
+        pass
+
+    with pytest.raises(TypeError, match="Subclass is not an estimator of maxnorm"):
+        Subclass(2).save(tmp_path / "m.maxnorm")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_the_previous_file_unchanged(saved):
     model, path = saved
     code = (
         "import resource, maxnorm\n"

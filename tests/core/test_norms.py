@@ -10,12 +10,14 @@ from reference import cvxpy_basis
 
 
 def problem(p, d, seed, n=None):
+    """Return random statistics A and B of n samples, and the generator."""
     rng = np.random.default_rng(seed)
     R = rng.standard_normal((n or 3 * d, d))
     return R.T @ R, rng.standard_normal((p, n or 3 * d)) @ R, rng
 
 
 def value(L, A, B, lambda1):
+    """Return the objective of the basis update with the max-norm."""
     longest = np.linalg.norm(L, axis=1).max()
     return 0.5 * np.trace(L @ A @ L.T) - np.sum(L * B) + 0.5 * lambda1 * longest**2
 
@@ -35,7 +37,7 @@ def test_multipliers_of_the_exact_basis_sum_to_lambda1(p, d, lambda1, seed):
     assert lengths[eta > 1e-6 * lambda1].min() >= lengths.max() * (1 - 1e-8)
 
 
-def test_nothing_around_the_exact_basis_is_lower():
+def test_the_exact_basis_minimises_the_objective():
     A, B, rng = problem(15, 4, 0)
     for lambda1 in (0.0, 0.1, 10.0, 1e3):
         L = max_norm_basis(A, B, lambda1)
@@ -46,7 +48,7 @@ def test_nothing_around_the_exact_basis_is_lower():
                 )
 
 
-def test_exact_basis_agrees_with_cvxpy():
+def test_the_exact_basis_agrees_with_cvxpy():
     for seed in range(3):
         A, B, _ = problem(6, 3, seed)
         for lambda1 in (0.5, 20.0):
@@ -56,7 +58,7 @@ def test_exact_basis_agrees_with_cvxpy():
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("lambda1", [1e-8, 1e-2, 1.0, 1e3, 1e9])
-def test_exact_basis_is_exact_for_any_condition_and_any_weight(condition, lambda1):
+def test_the_exact_basis_is_optimal_for_any_condition_number_and_weight(condition, lambda1):
     A, B, _ = problem(40, 6, 4)
     C = np.diag(np.geomspace(1.0, condition**-0.5, 6))
     A, B = C @ A @ C, B @ C
@@ -70,16 +72,16 @@ def test_exact_basis_is_exact_for_any_condition_and_any_weight(condition, lambda
 
 
 @pytest.mark.parametrize("lambda1", [0.0, 1e-300, 1e-18, 1e300])
-def test_exact_basis_takes_any_weight(lambda1):
+def test_the_exact_basis_is_finite_for_extreme_weights(lambda1):
     A, B, _ = problem(9, 3, 0)
     assert np.isfinite(max_norm_basis(A, B, lambda1)).all()
 
 
-def test_exact_basis_of_nothing_is_nothing():
+def test_the_exact_basis_of_zero_statistics_is_zero():
     assert not max_norm_basis(np.eye(2), np.zeros((3, 2)), 1.0).any()
 
 
-def test_nuclear_basis_is_a_ridge_regression():
+def test_the_nuclear_norm_basis_is_a_ridge_regression():
     A, B, rng = problem(8, 3, 0)
     statistics = SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 9.0)
     L = NuclearNorm(0.7).update_basis(rng.standard_normal((8, 3)), statistics)
@@ -87,8 +89,11 @@ def test_nuclear_basis_is_a_ridge_regression():
 
 
 @pytest.mark.parametrize("norm", [MaxNorm(1e-14), NuclearNorm(1e-14)])
-def test_directions_without_samples_keep_what_they_were(norm):
-    """After t < d samples the minimiser is not unique; rank must not be lost (trap of assumption A2)."""
+def test_the_basis_is_kept_in_directions_without_samples(norm):
+    """After fewer samples than components the minimiser is not unique, against assumption A2 of the paper.
+
+    The basis must not lose rank then.
+    """
     rng = np.random.default_rng(0)
     L0 = np.linalg.qr(rng.standard_normal((10, 4)))[0]
     r, z = rng.standard_normal((1, 4)), rng.standard_normal((1, 10))
@@ -110,7 +115,7 @@ def test_algorithm_4_reaches_the_exact_basis_when_it_converges():
     assert value(L, A, B, lambda1) == pytest.approx(best, rel=1e-6)
 
 
-def test_algorithm_4_as_printed_says_that_it_diverges():
+def test_algorithm_4_raises_an_error_when_it_diverges():
     A, B = np.diag([1e-6, 1.0]), np.ones((4, 2))
     with pytest.raises(DivergenceError, match="basis_update='exact'"):
         MaxNorm(1.0, "bcd").update_basis(

@@ -1,26 +1,29 @@
-"""Fitting on Dask: the same model wherever blocks live and whatever happens to workers."""
+"""Dask collections: the model depends neither on where blocks are nor on what happens to workers."""
 
 import os
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import dask.array as da
+import dask.config
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-import dask
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.core.batch import Batch
 from maxnorm.core.state import accumulate
-from maxnorm.dask.blocks import BlockError, Blocks
+from maxnorm.dask import blocks as blocks_module
+from maxnorm.dask.blocks import BlockError, Blocks, GraphRule, RetryRule
 from maxnorm.dask.rounds import RoundSettings, learn_blocks
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.estimators.validation import BatchReader
@@ -36,7 +39,7 @@ ESTIMATORS = [MaxNormDecomposition(D, random_state=0), OnlineRobustPCA(D, random
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Without a cluster, in this thread: what is being tested does not depend on it, and errors are plain."""
+    """Compute in this thread unless a test uses a cluster, so that errors have plain tracebacks."""
     with dask.config.set(scheduler="synchronous"):
         yield
 
@@ -45,13 +48,14 @@ def lazy(array=X, rows=ROWS):
     return da.from_array(array, chunks=(rows, -1))
 
 
-def holes(share=0.7):
+def with_missing_entries(share=0.7):
+    """Return clean data, and the same data with a share of the entries missing."""
     clean = make_corrupted_low_rank(N, P, D, corruption=0.0, random_state=0).X
     hidden = np.random.default_rng(1).random(clean.shape) < share
     return clean, np.where(hidden, np.nan, clean)
 
 
-def same(a, b, tolerance=1e-10):
+def assert_same_model(a, b, tolerance=1e-10):
     np.testing.assert_allclose(
         a.components_, b.components_, rtol=0, atol=tolerance * np.abs(b.components_).max()
     )
@@ -82,7 +86,7 @@ def test_a_fit_in_rounds_is_as_good_as_a_serial_one(model):
 @pytest.mark.parametrize("settings", [{}, {"forgetting": 2.0, "half_life": 500.0}])
 def test_blocks_as_large_as_batches_are_the_serial_learner(model, settings):
     model = clone(model).set_params(batch_size=ROWS, n_epochs=2, **settings)
-    same(clone(model).fit(lazy()), clone(model).fit(X))
+    assert_same_model(clone(model).fit(lazy()), clone(model).fit(X))
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -109,7 +113,7 @@ def test_contributions_can_be_grouped_in_any_way(kind):
     if kind == "rows":
         model, Z = MaxNormDecomposition(D, **parameters).fit(X[:500]), X.copy()
     else:
-        Z = holes()[1]
+        Z = with_missing_entries()[1]
         model = MaxNormCompletion(D, biases=True, lambda1=0.1, **parameters).fit(Z[:500])
     Z[600:650] = np.nan  # empty samples
     learner = model.make_learner()
@@ -126,74 +130,82 @@ def test_contributions_can_be_grouped_in_any_way(kind):
     np.testing.assert_allclose(left.multiplier_sums, right.multiplier_sums)
 
 
-def test_forgetting_follows_a_drift():
+def test_a_half_life_limits_rounds_and_follows_a_drift():
     rng = np.random.default_rng(0)
     first, second = (np.linalg.qr(rng.standard_normal((P, D)))[0] for _ in range(2))
-    R = rng.standard_normal((4000, D))
-    Z = np.concatenate([R[:2000] @ first.T, R[2000:] @ second.T])
+    R = rng.standard_normal((2000, D))
+    Z = np.concatenate([R[:1000] @ first.T, R[1000:] @ second.T])
     seen = []
     model = MaxNormDecomposition(D, half_life=200.0, random_state=0)
-    model.fit(lazy(Z, 5), callback=lambda result: seen.append(model.n_samples_seen_))
+    model.fit(lazy(Z, 10), callback=lambda result: seen.append(model.n_samples_seen_))
     assert np.diff(seen).max() == 20  # a tenth of the half-life
     serial = MaxNormDecomposition(D, half_life=200.0, random_state=0).fit(Z)
     ev = [expressed_variance(second, m.components_.T) for m in (model, serial)]
     assert ev[0] > max(0.99, ev[1] - 0.002)
 
 
-def test_several_passes_and_more_later():
+def test_every_pass_over_the_blocks_counts_its_samples():
     twice = MaxNormDecomposition(D, n_epochs=2, random_state=0).fit(lazy())
     assert twice.n_samples_seen_ == 2 * N
-    parts = MaxNormDecomposition(D, random_state=0).partial_fit(lazy(X[:1200])).partial_fit(X[1200:1300])
-    parts.partial_fit(lazy(X[1300:]))
-    assert parts.n_samples_seen_ == N
-    assert expressed_variance(DATA.basis, parts.components_.T) > 0.999
 
 
-def test_missing_values():
+def test_partial_fit_takes_blocks_and_arrays_in_turn():
+    model = MaxNormDecomposition(D, random_state=0).partial_fit(lazy(X[:1200])).partial_fit(X[1200:1300])
+    model.partial_fit(lazy(X[1300:]))
+    assert model.n_samples_seen_ == N
+    assert expressed_variance(DATA.basis, model.components_.T) > 0.999
+
+
+def test_the_basis_is_learnt_from_blocks_with_missing_entries():
     Z = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
     model = MaxNormDecomposition(D, random_state=0).fit(lazy(Z))
     assert expressed_variance(DATA.basis, model.components_.T) > 0.998
 
 
-@pytest.mark.parametrize("columns", [13, -1])
-def test_columns_in_several_chunks(columns):
-    same(
-        MaxNormDecomposition(D, random_state=0).fit(da.from_array(X, chunks=(ROWS, columns))),
+def test_chunks_of_columns_are_joined():
+    assert_same_model(
+        MaxNormDecomposition(D, random_state=0).fit(da.from_array(X, chunks=(ROWS, 13))),
         MaxNormDecomposition(D, random_state=0).fit(lazy()),
     )
 
 
-def test_single_precision_stays():
+def test_single_precision_is_kept():
     model = MaxNormDecomposition(D, random_state=0).fit(lazy(X.astype(np.float32)))
     assert model.components_.dtype == np.float32
     assert model.transform(lazy(X.astype(np.float32))).compute().dtype == np.float32
-    assert model.partial_fit(lazy()).components_.dtype == np.float32  # mixed input keeps the model's
+    model.partial_fit(lazy())  # in double precision, which does not change that of the model
+    assert model.components_.dtype == np.float32
 
 
-def test_lengths_that_nobody_knows_and_empty_blocks():
+def test_blocks_of_unknown_length_are_learnt_from():
     chosen = lazy()[lazy()[:, 0] > 0.0]
     assert np.isnan(chosen.shape[0])
     model = MaxNormDecomposition(D, random_state=0).fit(chosen)
     assert model.n_samples_seen_ == (X[:, 0] > 0).sum()
-    again = []
+    seen = []
     model.set_params(half_life=400.0)
-    model.partial_fit(chosen, callback=lambda result: again.append(model.n_samples_seen_))
-    assert np.diff([model.n_samples_seen_ // 2, *again]).max() < 1.5 * ROWS
-    hollow = da.from_array(X, chunks=((0, 1200, 0, 1200), P))
-    said = []
-    late = MaxNormDecomposition(D, random_state=0).fit(hollow, callback=lambda r: said.append(r.step))
-    assert len(said) == 3  # nothing can be said of no samples
-    for answer in (*late.decompose(hollow), late.transform(hollow), late.score_samples(hollow)):
-        assert answer.compute().shape[0] == N
-    assert late.transform(hollow[:0]).compute().shape == (0, D)
+    model.partial_fit(chosen, callback=lambda result: seen.append(model.n_samples_seen_))
+    assert np.diff([model.n_samples_seen_ // 2, *seen]).max() < 1.5 * ROWS
+
+
+def test_empty_blocks_between_others_change_nothing():
     gap = da.concatenate([lazy(X[:300]), lazy(X[:0]), lazy(X[300:])])
-    same(
-        MaxNormDecomposition(D, random_state=0).fit(gap), MaxNormDecomposition(D, random_state=0).fit(lazy())
-    )
+    model = MaxNormDecomposition(D, random_state=0).fit(gap)
+    assert_same_model(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
     assert model.transform(gap).compute().shape == (N, D)
 
 
-def test_zeros_change_nothing():
+def test_a_model_is_fitted_on_and_applied_to_empty_blocks():
+    hollow = da.from_array(X, chunks=((0, 1200, 0, 1200), P))
+    steps = []
+    model = MaxNormDecomposition(D, random_state=0).fit(hollow, callback=lambda r: steps.append(r.step))
+    assert len(steps) == 3  # there is no report before the first sample
+    for result in (*model.decompose(hollow), model.transform(hollow), model.score_samples(hollow)):
+        assert result.compute().shape[0] == N
+    assert model.transform(hollow[:0]).compute().shape == (0, D)
+
+
+def test_samples_of_zeros_do_not_disturb_the_basis():
     Z = np.concatenate([np.zeros((200, P)), X[:600], np.zeros((400, P)), X[600:]])
     model = MaxNormDecomposition(D, random_state=0).fit(lazy(Z))
     assert model.n_samples_seen_ == N + 600
@@ -201,43 +213,52 @@ def test_zeros_change_nothing():
     assert expressed_variance(DATA.basis, model.components_.T) > 0.999
 
 
-def test_a_new_fit_forgets_the_names_of_the_last():
+def test_a_new_fit_forgets_the_feature_names_of_the_last():
     frame = dd.from_pandas(pd.DataFrame(X, columns=[f"sensor {i}" for i in range(P)]), npartitions=4)
     model = MaxNormDecomposition(D, random_state=0).fit(frame).fit(lazy())
     assert not hasattr(model, "feature_names_in_")
 
 
-def test_a_seed_is_a_seed():
-    same(
+def test_a_numpy_integer_is_the_same_seed():
+    assert_same_model(
         MaxNormDecomposition(D, random_state=np.int64(0)).fit(lazy()),
         MaxNormDecomposition(D, random_state=0).fit(lazy()),
     )
-    here, there = np.random.RandomState(3), np.random.RandomState(3)
-    for _ in range(2):  # the second draw differs from the first, here as there
-        same(
-            MaxNormDecomposition(D, random_state=here).fit(lazy(rows=N)),
-            MaxNormDecomposition(D, random_state=there).fit(X),
+
+
+def test_a_random_state_is_used_up_as_in_a_serial_fit():
+    blocks_state, serial_state = np.random.RandomState(3), np.random.RandomState(3)
+    for _ in range(2):  # the second fit draws another seed than the first
+        assert_same_model(
+            MaxNormDecomposition(D, random_state=blocks_state).fit(lazy(rows=N)),
+            MaxNormDecomposition(D, random_state=serial_state).fit(X),
         )
+
+
+def test_fits_without_a_seed_differ():
     first, second = (MaxNormDecomposition(D).fit(lazy()).components_ for _ in range(2))
     assert not np.array_equal(first, second)
 
 
-def test_columns_that_are_numbers_are_no_names():
+def test_column_labels_that_are_numbers_are_not_feature_names():
     frame = pd.DataFrame(X)
     model = MaxNormDecomposition(D, random_state=0).fit(dd.from_pandas(frame, npartitions=4))
     assert not hasattr(model, "feature_names_in_")
     assert model.transform(frame).shape == (N, D)
 
 
-def test_many_rounds_of_one_block():
-    """Looking for a block among many takes no time worth mentioning: 600 rounds of a few milliseconds."""
-    model = MaxNormDecomposition(2, batch_size=10, random_state=0)
-    seen = []
-    model.fit(lazy(X[:, :5], 4)[: 4 * 600], callback=lambda result: seen.append(model.n_samples_seen_))
-    assert len(seen) >= 300
+def test_small_rounds_of_selected_blocks_learn_the_same_as_the_whole_graph(monkeypatch):
+    """Rounds of 2 among 150 blocks select their blocks first, because optimising all blocks would be slow."""
+    Z, models, seen = lazy(X[:600, :5], 4), [], []
+    for least_share in (blocks_module.GRAPH.least_share, 0.0):
+        monkeypatch.setattr(blocks_module, "GRAPH", GraphRule(least_share=least_share))
+        model = MaxNormDecomposition(2, batch_size=10, random_state=0)
+        models.append(model.fit(Z, callback=lambda result: seen.append(result.n_samples)))
+    assert_same_model(*models)
+    assert len(seen) >= 2 * 75
 
 
-def test_a_noise_that_only_cloudpickle_can_send():
+def test_a_noise_defined_in_a_function_can_be_used():
     class Mine:
         def prox(self, V):
             return V - np.clip(V, -0.1, 0.1)
@@ -249,20 +270,20 @@ def test_a_noise_that_only_cloudpickle_can_send():
     assert expressed_variance(DATA.basis, model.components_.T) > 0.99
 
 
-def test_a_pandas_column_called_dask_is_just_that():
+def test_a_pandas_frame_with_columns_named_like_dask_attributes_is_not_a_dask_frame():
     frame = pd.DataFrame(X[:, :3], columns=["dask", "npartitions", "chunks"])
     assert MaxNormDecomposition(1).fit(frame).n_samples_seen_ == N
 
 
-def test_the_rank_can_be_found():
+def test_the_number_of_components_is_found_from_blocks():
     model = MaxNormDecomposition("auto", random_state=0).fit(lazy())
     assert model.n_components_ == D
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("biases", [False, True])
-def test_completion(sparse, biases):
-    clean, Z = holes()
+def test_completion_fills_the_missing_entries_of_blocks(sparse, biases):
+    clean, Z = with_missing_entries()
     blocks = lazy(Z)
     if sparse:
         blocks = blocks.map_blocks(entries, dtype=float, meta=sp.csr_array((0, 0)))
@@ -280,98 +301,137 @@ def test_completion(sparse, biases):
 
 
 def entries(Z):
+    """Return the entries of Z that are not missing as a sparse matrix."""
     rows, columns = np.nonzero(~np.isnan(Z))
     return sp.csr_array((Z[rows, columns], (rows, columns)), shape=Z.shape)
 
 
-def test_completion_that_is_robust():
-    clean, Z = holes(0.4)
+def test_robust_completion_recovers_the_low_rank_part_of_blocks():
+    clean, Z = with_missing_entries(0.4)
     Z = Z + np.where(np.random.default_rng(0).random(Z.shape) < 0.1, 100.0, 0.0)
     model = MaxNormCompletion(D, noise="capped", random_state=0).fit(lazy(Z))
     assert relative_error(clean, model.decompose(lazy(Z)).low_rank.compute()) < 0.05
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, with the newest pandas
+NAMES = [f"sensor {i}" for i in range(P)]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # raised inside Dask with the newest pandas
 @pytest.mark.parametrize("stored", [False, True])
-def test_data_frames(stored, tmp_path):
-    frame = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(P)])
+def test_a_data_frame_gives_the_model_of_its_array(stored, tmp_path):
+    frame = pd.DataFrame(X, columns=NAMES)
     frames = dd.from_pandas(frame, npartitions=24)
     if stored:
         for i in range(24):
             frame[ROWS * i : ROWS * (i + 1)].to_parquet(tmp_path / f"{i:02}.parquet", index=False)
         frames = dd.read_parquet(tmp_path)
     model = MaxNormDecomposition(D, random_state=0).fit(frames)
-    assert list(model.feature_names_in_) == list(frame.columns)
-    same(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
+    assert list(model.feature_names_in_) == NAMES
+    assert_same_model(model, MaxNormDecomposition(D, random_state=0).fit(lazy()))
     np.testing.assert_allclose(model.transform(frames).compute(), model.transform(frame))
+
+
+def test_a_data_frame_with_other_columns_is_refused():
+    frame = pd.DataFrame(X, columns=NAMES)
+    model = MaxNormDecomposition(D, random_state=0).fit(frame)
+    frames = dd.from_pandas(frame, npartitions=2)
     with pytest.raises(ValueError, match="the first difference is 'sensor 39' in place of 'sensor 0'"):
-        model.transform(frames[frame.columns[::-1]])
+        model.transform(frames[NAMES[::-1]])
+
+
+def test_a_data_frame_of_text_is_refused():
+    frames = dd.from_pandas(pd.DataFrame({"a": ["x"], "b": ["y"]}), npartitions=1)
     with pytest.raises(ValueError, match="numeric"):
-        MaxNormDecomposition(1).fit(dd.from_pandas(pd.DataFrame({"a": ["x"], "b": ["y"]}), npartitions=1))
+        MaxNormDecomposition(1).fit(frames)
 
 
-# -- answers ----------------------------------------------------------------------------------------
+# -- applying a model ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ESTIMATORS)
-def test_answers_are_lazy_and_those_of_the_array(model):
+def test_lazy_results_are_those_of_the_array(model):
     model = clone(model).fit(X)
-    blocks = lazy()
-    coefficients, scores, parts = (
-        model.transform(blocks),
-        model.score_samples(blocks),
-        model.decompose(blocks),
-    )
-    expected = model.decompose(X)
-    components = model.components_.copy()
-    model.partial_fit(X[:500] + 5.0)  # what was asked of the model before is not about this one
-    assert not np.array_equal(components, model.components_)
-    assert (coefficients.shape, scores.shape) == ((N, D), (N,))
-    np.testing.assert_allclose(coefficients.compute(), expected.coefficients, atol=1e-12)
-    for found, part in zip(dask.compute(*parts), expected, strict=True):
+    expected, scores = model.decompose(X), model.score_samples(X)
+    assert model.transform(lazy()).shape == (N, D)
+    np.testing.assert_allclose(model.transform(lazy()).compute(), expected.coefficients, atol=1e-12)
+    for found, part in zip(dask.compute(*model.decompose(lazy())), expected, strict=True):
         assert found.dtype == part.dtype
         np.testing.assert_allclose(found, part, atol=1e-12)
+    assert model.score_samples(lazy()).shape == (N,)
+    np.testing.assert_allclose(model.score_samples(lazy()).compute(), scores)
+    assert model.score(lazy()) == pytest.approx(model.score(X))
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+def test_lazy_results_belong_to_the_model_at_the_time_of_the_call(model):
     model = clone(model).fit(X)
-    np.testing.assert_allclose(scores.compute(), model.score_samples(X))
-    assert model.score(blocks) == pytest.approx(model.score(X))
+    results = (model.transform(lazy()), model.score_samples(lazy()), *model.decompose(lazy()))
+    expected = (model.transform(X), model.score_samples(X), *model.decompose(X))
+    components = model.components_.copy()
+    model.partial_fit(X[:500] + 5.0)
+    assert not np.array_equal(components, model.components_)
+    for found, part in zip(dask.compute(*results), expected, strict=True):
+        np.testing.assert_allclose(found, part, atol=1e-12)
 
 
-def test_answers_of_a_model_with_rows_that_wait():
+def test_lazy_results_take_waiting_rows_into_account():
     model = MaxNormDecomposition(D, random_state=0).fit(X).partial_fit(X[:1])
     np.testing.assert_allclose(model.transform(lazy()).compute(), model.transform(X), atol=1e-12)
 
 
-def test_pandas_out_is_computed_because_it_was_asked_for():
+def test_pandas_output_is_computed_at_once():
     model = MaxNormDecomposition(D, random_state=0).fit(X).set_output(transform="pandas")
     found = model.transform(lazy())
     assert list(found.columns) == list(model.get_feature_names_out())
     np.testing.assert_allclose(found, model.transform(X), atol=1e-12)
 
 
-def test_what_cannot_be_answered():
-    blocks = lazy()
-    for method in ("transform", "decompose", "score_samples"):
-        with pytest.raises(NotFittedError):
-            getattr(MaxNormDecomposition(), method)(blocks)
+# -- errors -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["transform", "decompose", "score_samples"])
+def test_a_model_must_be_fitted_before_it_is_applied(method):
+    with pytest.raises(NotFittedError):
+        getattr(MaxNormDecomposition(), method)(lazy())
+
+
+def test_collections_with_another_number_of_features_are_refused():
     model = MaxNormDecomposition(D, random_state=0).fit(X)
     with pytest.raises(ValueError, match="has 39 features"):
-        model.transform(blocks[:, 1:])
-    for flat in (da.from_array(X[0]), dd.from_pandas(pd.Series(X[0]), npartitions=2)):
-        with pytest.raises(StreamError, match="has 1 dimensions"):
-            model.fit(flat)
+        model.transform(lazy()[:, 1:])
+    with pytest.raises(ValueError, match="the Dask collection: has 39 features"):
+        model.partial_fit(lazy()[:, 1:])
+
+
+@pytest.mark.parametrize("series", [False, True])
+def test_collections_with_one_dimension_are_refused(series):
+    flat = dd.from_pandas(pd.Series(X[0]), npartitions=2) if series else da.from_array(X[0])
+    shape = r"\(nan,\)" if series else r"\(40,\)"
+    message = f"has shape {shape}, but samples x features are expected; reshape it to two dimensions"
+    with pytest.raises(StreamError, match=message):
+        MaxNormDecomposition(D).fit(flat)
+
+
+def test_a_collection_without_samples_is_refused():
     with pytest.raises(StreamError, match="no samples"):
         MaxNormDecomposition().fit(lazy()[:0])
-    with pytest.raises(ValueError, match="the Dask collection: has 39 features"):
-        model.partial_fit(blocks[:, 1:])
+
+
+def test_an_unknown_number_of_columns_is_refused():
+    columns = lazy()[:, lazy()[0] > 0.0]
+    with pytest.raises(StreamError, match=r"its number of columns is unknown; call .* compute_chunk_sizes"):
+        MaxNormDecomposition().fit(columns)
+
+
+def test_wrong_parameters_are_refused_before_blocks_are_computed():
     with pytest.raises(ValueError, match="batch_size"):
-        MaxNormDecomposition(batch_size=0).fit(blocks)
+        MaxNormDecomposition(batch_size=0).fit(lazy())
 
 
-# -- what goes wrong --------------------------------------------------------------------------------
+def with_invalid_block(kind, at=17):
+    """Return blocks of which one, number ``at``, cannot be used."""
 
-
-def poisoned(kind, at=17):
-    def spoil(block, block_id=None):
+    def invalidate(block, block_id=None):
         if block_id[0] != at:
             return block
         if kind == "width":
@@ -382,45 +442,45 @@ def poisoned(kind, at=17):
             return block[0]
         return np.where(np.arange(P) == 4, np.inf, block)
 
-    return lazy().map_blocks(spoil, dtype=float, meta=np.empty((0, 0)))
+    return lazy().map_blocks(invalidate, dtype=float, meta=np.empty((0, 0)))
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "message"),
     [
         ("width", "has 39 features"),
         ("inf", "infinity, first in row 1700"),
         ("text", "must be numeric"),
-        ("flat", "has no rows and columns"),
+        ("flat", r"has shape \(40,\), but samples x features are expected"),
     ],
 )
-def test_a_poisoned_block_is_named_and_the_last_good_model_kept(kind, says):
+def test_an_invalid_block_is_named_and_the_last_good_model_kept(kind, message):
     kept = []
     model = MaxNormDecomposition(D, random_state=0)
-    with pytest.raises(BlockError, match=rf"block 17 \(rows 1700 to 1799\): .*{says}"):
-        model.fit(poisoned(kind), callback=lambda result: kept.append(model.components_.copy()))
+    with pytest.raises(BlockError, match=rf"block 17 \(rows 1700 to 1799\): .*{message}"):
+        model.fit(with_invalid_block(kind), callback=lambda result: kept.append(model.components_.copy()))
     np.testing.assert_array_equal(model.components_, kept[-1])
     assert 1000 <= model.n_samples_seen_ < 1800
     assert model.transform(X).shape == (N, D)
     with pytest.raises(BlockError, match="block 17"):
-        model.transform(poisoned(kind)).compute()
+        model.transform(with_invalid_block(kind)).compute()
     first = MaxNormDecomposition(D)
     with pytest.raises(BlockError, match="block 0"):
-        first.fit(poisoned(kind, at=0))
+        first.fit(with_invalid_block(kind, at=0))
     assert not hasattr(first, "n_features_in_")
 
 
-def test_a_block_that_cannot_be_read():
+def test_a_block_that_cannot_be_read_is_named_with_the_reason():
     def fail(block, block_id=None):
         if block_id[0] == 9:
-            raise OSError("the disk is on fire")
+            raise OSError("no such disk")
         return block
 
-    with pytest.raises(BlockError, match=r"block \d.*the disk is on fire"):
+    with pytest.raises(BlockError, match=r"block \d.*no such disk"):
         MaxNormDecomposition(D).fit(lazy().map_blocks(fail, dtype=float, meta=np.empty((0, 0))))
 
 
-def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
+def test_a_fit_continues_from_a_checkpoint(tmp_path):
     path = tmp_path / "model.maxnorm"
 
     model = MaxNormDecomposition(D, random_state=0)
@@ -434,16 +494,93 @@ def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
         model.fit(lazy(), callback=keep)
     model = maxnorm.load(path)
     whole = MaxNormDecomposition(D, random_state=0).fit(lazy())
-    same(model.partial_fit(lazy()[model.n_samples_seen_ :]).flush(), whole)
+    assert_same_model(model.partial_fit(lazy()[model.n_samples_seen_ :]).flush(), whole)
 
 
-# -- a cluster --------------------------------------------------------------------------------------
+def test_the_basis_does_not_count_as_a_large_graph():
+    """Dask warns of graphs beyond some size, and every round has to send the basis."""
+    limits = []
+
+    def record_limit(block: Stream, big):
+        limits.append(
+            dask.utils.parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
+        )
+
+    Blocks.of(lazy()).apply(record_limit, 0, np.zeros(10**6))
+    assert limits[0] > 8e6 + 1e7
 
 
-def in_trouble(folder, kills=(), hungry=()):
-    """Return the blocks, some of which kill their worker or eat all its memory when they are first read."""
+def test_a_function_receives_a_block_as_a_stream_of_its_rows():
+    def describe(block: Stream, factor):
+        (rows,) = list(block)
+        return factor * len(rows), block.first, block.title
 
-    def first_time(name):
+    assert Blocks.of(lazy()).apply(describe, 3, 2) == (2 * ROWS, 300, "block 3 (rows 300 to 399)")
+
+
+# -- clusters ---------------------------------------------------------------------------------------
+
+# The tests of one group run in one process, if pytest-xdist groups them, and share its cluster.
+on_cluster = pytest.mark.xdist_group("cluster")
+
+
+@contextmanager
+def two_minutes():
+    """Raise TimeoutError after two minutes, so that a cluster that hangs fails its test."""
+
+    def stop(*_):
+        raise TimeoutError("two minutes are over")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(120)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers in processes that can be killed, with little memory.
+
+    Workers are forked from a process that has imported the libraries, which is faster than importing them
+    again whenever a worker is replaced.
+    """
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "dask.array", "maxnorm.estimators"])
+        with (
+            two_minutes(),
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="600MB"
+            ) as cluster,
+        ):
+            signal.alarm(0)
+            yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with two_minutes(), Client(cluster) as client, dask.config.set(scheduler="distributed"):
+        client.wait_for_workers(2)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The models of the same blocks without a cluster."""
+    with dask.config.set(scheduler="synchronous"):
+        return {kind: kind(D, random_state=0).fit(lazy()) for kind in (MaxNormDecomposition, OnlineRobustPCA)}
+
+
+def fit_decomposition(blocks, callback=None):
+    return MaxNormDecomposition(D, random_state=0).fit(blocks, callback=callback)
+
+
+def failing_once(folder, kills=(), exhausts=()):
+    """Return blocks, some of which kill their worker or exhaust its memory when they are first read."""
+
+    def is_first_time(name):
         try:
             (Path(folder) / name).touch(exist_ok=False)
         except FileExistsError:
@@ -452,121 +589,96 @@ def in_trouble(folder, kills=(), hungry=()):
 
     def read(block, block_id=None):
         i = int(block_id[0])
-        if i in kills and first_time(f"kill {i}"):
+        if i in kills and is_first_time(f"kill {i}"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if i in hungry and first_time(f"hunger {i}"):
-            greed = [np.ones(2**24) for _ in range(8)]  # a gigabyte, until the nanny intervenes
+        if i in exhausts and is_first_time(f"exhaust {i}"):
+            arrays = [np.ones(2**24) for _ in range(8)]  # a gigabyte; the nanny kills the worker meanwhile
             time.sleep(60)
-            del greed
+            del arrays
         return block
 
     return lazy().map_blocks(read, dtype=float, meta=np.empty((0, 0)))
 
 
-@pytest.fixture
-def bounded():
-    """A cluster that hangs fails the test, after two minutes."""
-
-    def stop(*_):
-        raise TimeoutError("two minutes are over")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(120)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+def n_failures(folder):
+    return len(list(folder.iterdir()))
 
 
-@pytest.fixture(scope="module")
-def reference():
-    with dask.config.set(scheduler="synchronous"):
-        return {kind: kind(D, random_state=0).fit(lazy()) for kind in (MaxNormDecomposition, OnlineRobustPCA)}
+@on_cluster
+def test_workers_that_die_do_not_change_the_model(client, reference, tmp_path):
+    """Block 2 is learnt from by itself; block 16 is part of a round."""
+    before = set(client.scheduler_info()["workers"])
+    model = fit_decomposition(failing_once(tmp_path, kills=(2, 16)))
+    assert_same_model(model, reference[MaxNormDecomposition])
+    assert n_failures(tmp_path) == 2
+    client.wait_for_workers(2)  # dead workers are replaced
+    assert before - set(client.scheduler_info()["workers"])
 
 
-def test_the_same_model_with_one_worker_or_eight(bounded, reference):
-    for workers in (1, 8):
-        with (
-            LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-            ) as cluster,
-            Client(cluster),
-            dask.config.set(scheduler="distributed"),
-        ):
-            for kind, expected in reference.items():
-                same(kind(D, random_state=0).fit(lazy()), expected)
+@on_cluster
+def test_a_worker_that_runs_out_of_memory_does_not_change_the_model(client, reference, tmp_path):
+    model = fit_decomposition(failing_once(tmp_path, exhausts=(12,)))
+    assert_same_model(model, reference[MaxNormDecomposition])
+    assert n_failures(tmp_path) == 1
 
 
-def test_workers_that_die_join_late_or_run_out_of_memory(bounded, reference, tmp_path):
+@on_cluster
+def test_a_worker_that_joins_during_a_fit_does_not_change_the_model(client, cluster, reference):
+    def add_worker(result):
+        if result.n_samples == 600:
+            cluster.scale(3)
+            client.wait_for_workers(3)
+
+    assert_same_model(fit_decomposition(lazy(), add_worker), reference[MaxNormDecomposition])
+    assert len(client.scheduler_info()["workers"]) == 3
+
+
+@on_cluster
+def test_a_round_is_computed_again_if_dask_gives_up(client, cluster, reference, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    model = fit_decomposition(failing_once(tmp_path, kills=(12,)))
+    assert_same_model(model, reference[MaxNormDecomposition])
+    assert n_failures(tmp_path) == 1
+    monkeypatch.setattr(blocks_module, "RETRIES", RetryRule(attempts=1))
+    with pytest.raises(BlockError, match=r"block \d+.* or one of the next \d+ blocks: cannot be computed"):
+        fit_decomposition(failing_once(tmp_path, kills=(13,)))
+
+
+@on_cluster
+def test_an_invalid_block_on_a_cluster_is_named_and_the_model_can_be_applied(client):
+    model = MaxNormDecomposition(D, random_state=0)
+    with pytest.raises(BlockError, match="block 17"):
+        model.fit(with_invalid_block("inf"))
+    assert model.transform(lazy()).compute().shape == (N, D)
+
+
+@contextmanager
+def thread_cluster(n_workers):
+    """A cluster of threads of this process, which starts fast."""
     with (
+        two_minutes(),
         LocalCluster(
-            n_workers=3, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="600MB"
+            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
-        Client(cluster) as client,
-        dask.config.set(scheduler="distributed"),
-    ):
-        before = set(client.scheduler_info()["workers"])
-
-        def join(result):
-            if model.n_samples_seen_ == 600:
-                cluster.scale(4)
-
-        model = MaxNormDecomposition(D, random_state=0)
-        model.fit(in_trouble(tmp_path, kills=(5, 8, 16), hungry=(12,)), callback=join)
-        same(model, reference[MaxNormDecomposition])
-        assert len(list(tmp_path.iterdir())) == 4  # everything that was to happen has happened
-        deadline = time.monotonic() + 60
-        while len(client.scheduler_info()["workers"]) < 4:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert len(before - set(client.scheduler_info()["workers"])) >= 1
-
-        with pytest.raises(BlockError, match="block 17"):
-            model.fit(poisoned("inf"))
-        assert model.transform(lazy()).compute().shape == (N, D)
-
-
-def test_a_round_is_tried_again_if_dask_gives_up(bounded, reference, tmp_path):
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster),
         dask.config.set(scheduler="distributed"),
     ):
-        same(
-            MaxNormDecomposition(D, random_state=0).fit(in_trouble(tmp_path, kills=(12,))),
-            reference[MaxNormDecomposition],
-        )
-        assert len(list(tmp_path.iterdir())) == 1
+        yield
 
 
-def test_a_large_basis_is_no_reason_to_warn():
-    """Dask warns of graphs beyond a size; what a round has to send does not count."""
-    limits = []
-
-    def look(block: Stream, big):
-        limits.append(
-            dask.utils.parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
-        )
-
-    Blocks.of(lazy()).apply(look, 0, np.zeros(10**6))
-    assert limits[0] > 8e6 + 1e7
+@pytest.mark.parametrize("n_workers", [1, 8])
+def test_the_model_does_not_depend_on_the_number_of_workers(n_workers, reference):
+    with thread_cluster(n_workers):
+        for kind, expected in reference.items():
+            assert_same_model(kind(D, random_state=0).fit(lazy()), expected)
 
 
-def test_workers_need_the_library(bounded, monkeypatch):
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster),
-        dask.config.set(scheduler="distributed"),
-    ):
-        for answer, has in (("'0.0.1'", r"maxnorm 0\.0\.1"), ("__import__('no_such_library')", "no maxnorm")):
-            monkeypatch.setattr(maxnorm.dask.blocks, "VERSION", answer)
-            with pytest.raises(RuntimeError, match=f"has {has}; install maxnorm .* on all workers"):
+def test_workers_without_this_version_of_the_library_are_named(monkeypatch):
+    with thread_cluster(1):
+        for expression, installed in (
+            ("'0.0.1'", r"maxnorm 0\.0\.1"),
+            ("__import__('no_such_library')", "no maxnorm"),
+        ):
+            monkeypatch.setattr(blocks_module, "VERSION_EXPRESSION", expression)
+            with pytest.raises(RuntimeError, match=f"has {installed}; install maxnorm .* on all workers"):
                 MaxNormDecomposition(D).fit(lazy())
-
-
-def test_blocks_are_streams_of_their_rows():
-    def look(block: Stream, factor):
-        (rows,) = list(block)
-        return factor * len(rows), block.first, block.title
-
-    assert Blocks.of(lazy()).apply(look, 3, 2) == (2 * ROWS, 300, "block 3 (rows 300 to 399)")

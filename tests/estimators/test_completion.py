@@ -1,4 +1,4 @@
-"""Completion: exact steps on what is observed, choices by held-out entries, and what users do with it."""
+"""Completion: exact steps on observed entries, settings chosen by held-out entries, and recommendations."""
 
 import itertools
 
@@ -24,14 +24,19 @@ from maxnorm.learner import step
 from maxnorm.metrics import relative_error
 from maxnorm.sparse import SparseLearner
 
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def rng():
+    """A generator per test, so that no test depends on those before it."""
+    return np.random.default_rng(1)
 
 
 def observed_entries(X):
     return Batch(np.asarray(X)).entries()
 
 
-def holes(n, p, share, seed=0):
+def random_entries(n, p, share, seed=0):
+    """Return a matrix with a share of its entries observed; the others are NaN."""
     rng = np.random.default_rng(seed)
     return np.where(rng.random((n, p)) < share, rng.standard_normal((n, p)), np.nan)
 
@@ -39,14 +44,14 @@ def holes(n, p, share, seed=0):
 # -- the exact steps ----------------------------------------------------------------------------------
 
 
-def test_pairs_and_matrices():
-    R = RNG.standard_normal((4, 3))
+def test_products_of_coefficients_are_outer_products(rng):
+    R = rng.standard_normal((4, 3))
     np.testing.assert_allclose(symmetric(products(R), 3), R[:, :, None] * R[:, None, :])
 
 
 @pytest.mark.parametrize("size", [0.3, 3.0])
-def test_coefficients_are_optimal_for_what_is_observed(size):
-    Z, L = holes(20, 12, 0.4), size * RNG.standard_normal((12, 3))
+def test_coefficients_are_optimal_for_the_observed_entries(size, rng):
+    Z, L = random_entries(20, 12, 0.4), size * rng.standard_normal((12, 3))
     code = encode_entries(observed_entries(Z), L, MaxNorm(1.0))
     for z, r, loss in zip(Z, code.R, code.loss, strict=True):
         seen = ~np.isnan(z)
@@ -60,8 +65,8 @@ def test_coefficients_are_optimal_for_what_is_observed(size):
         assert loss == pytest.approx(0.5 * np.sum((z[seen] - L[seen] @ r) ** 2))
 
 
-def test_statistics_feature_by_feature():
-    Z, R, weights = holes(15, 6, 0.5), RNG.standard_normal((15, 3)), RNG.random(15)
+def test_sparse_and_dense_statistics_per_feature_agree_with_their_definition(rng):
+    Z, R, weights = random_entries(15, 6, 0.5), rng.standard_normal((15, 3)), rng.random(15)
     seen, filled = ~np.isnan(Z), np.nan_to_num(Z)
     sparse = SufficientStatistics.from_entries(observed_entries(Z), R, weights)
     dense = SufficientStatistics.from_batch(filled, R, np.zeros(15), weights, seen)
@@ -71,7 +76,7 @@ def test_statistics_feature_by_feature():
     np.testing.assert_allclose(sparse.B, (weights[:, None] * filled).T @ R)
     np.testing.assert_allclose(sparse.B, dense.B)
     assert sparse.entries == pytest.approx(weights @ seen.sum(axis=1)) == pytest.approx(dense.entries)
-    L = RNG.standard_normal((6, 3))
+    L = rng.standard_normal((6, 3))
     fit = 0.5 * np.sum(weights[:, None] * np.where(seen, filled - R @ L.T, 0.0) ** 2)
     both = sparse.quadratic(L) - np.vdot(L, sparse.B) + sparse.loss
     assert both == pytest.approx(fit) == pytest.approx(dense.quadratic(L) - np.vdot(L, dense.B) + dense.loss)
@@ -82,10 +87,10 @@ def test_statistics_feature_by_feature():
     np.testing.assert_allclose(doubled.means, 1.5 * sparse.means)
 
 
-def test_a_prior_is_what_is_known_before_a_row_is_looked_at():
-    Z, L = holes(20, 8, 0.7), RNG.standard_normal((8, 3))
-    half = RNG.standard_normal((3, 3))
-    prior = Prior(half @ half.T + np.eye(3), RNG.standard_normal(3))
+def test_coefficients_with_a_prior_solve_the_normal_equations(rng):
+    Z, L = random_entries(20, 8, 0.7), rng.standard_normal((8, 3))
+    half = rng.standard_normal((3, 3))
+    prior = Prior(half @ half.T + np.eye(3), rng.standard_normal(3))
     code = encode_entries(observed_entries(Z), L, None, prior=prior)
     for z, r in zip(Z, code.R, strict=True):
         seen = ~np.isnan(z)
@@ -94,8 +99,8 @@ def test_a_prior_is_what_is_known_before_a_row_is_looked_at():
         np.testing.assert_allclose(r, np.linalg.solve(system, right), rtol=1e-9, atol=1e-12)
 
 
-def test_a_constant_column_is_filled_around_what_it_is():
-    """A row in which it is hidden says nothing of it; all the others do."""
+def test_missing_entries_of_a_constant_column_are_filled_with_its_value():
+    """A row without the entry has no information about it, but all other rows have."""
     rng = np.random.default_rng(0)
     T = rng.standard_normal((1000, 3)) @ rng.standard_normal((3, 20))
     T[:, 3] = 7.0
@@ -108,9 +113,9 @@ def test_a_constant_column_is_filled_around_what_it_is():
 
 
 @pytest.mark.parametrize("lambda1", [0.0, 0.5, 5.0])
-def test_the_basis_is_optimal_for_every_feature_at_once(lambda1):
-    R = RNG.standard_normal((7, 10, 3))
-    A, B = np.einsum("jia,jib->jab", R, R), RNG.standard_normal((7, 3))
+def test_the_basis_is_optimal_for_every_feature_at_once(lambda1, rng):
+    R = rng.standard_normal((7, 10, 3))
+    A, B = np.einsum("jia,jib->jab", R, R), rng.standard_normal((7, 3))
     L = cp.Variable((7, 3))
     roots = [np.linalg.cholesky(a).T for a in A]
     loss = sum(0.5 * cp.sum_squares(roots[j] @ L[j]) - L[j] @ B[j] for j in range(7))
@@ -120,8 +125,8 @@ def test_the_basis_is_optimal_for_every_feature_at_once(lambda1):
     np.testing.assert_allclose(ours, L.value, atol=1e-4)
 
 
-def test_the_nuclear_norm_solves_every_feature_by_itself():
-    Z, R = holes(30, 5, 0.6), RNG.standard_normal((30, 2))
+def test_the_nuclear_norm_basis_is_a_ridge_regression_per_feature(rng):
+    Z, R = random_entries(30, 5, 0.6), rng.standard_normal((30, 2))
     seen = SufficientStatistics.from_entries(observed_entries(Z), R, np.ones(30))
     L = NuclearNorm(0.7).update_basis(np.ones((5, 2)), seen)
     for j in range(5):
@@ -129,8 +134,8 @@ def test_the_nuclear_norm_solves_every_feature_by_itself():
         np.testing.assert_allclose(L[j], np.linalg.solve(A, seen.B[j]), rtol=1e-6)
 
 
-def test_the_best_radius_balances_loss_and_norm():
-    Z, L = observed_entries(holes(40, 12, 0.6)), 0.8 * RNG.standard_normal((12, 3))
+def test_the_best_radius_balances_loss_and_norm(rng):
+    Z, L = observed_entries(random_entries(40, 12, 0.6)), 0.8 * rng.standard_normal((12, 3))
     code = encode_entries(Z, L, MaxNorm(0.0))
     weight, tau = 0.5, row_norms(L).max()
     found = best_radius(sum_multipliers(code, np.ones(40)), weight * tau**2)
@@ -143,19 +148,22 @@ def test_the_best_radius_balances_loss_and_norm():
     assert found == pytest.approx(best, rel=0.05)
 
 
-def test_without_pressure_the_ball_stays():
-    assert best_radius(np.zeros(9), 0.0) == best_radius(np.zeros(9), 1.0) == 0.98
+def test_the_best_radius_stays_within_its_limits():
+    assert best_radius(np.zeros(9), 0.0) == best_radius(np.zeros(9), 1.0) == 0.98  # without pressure
     assert best_radius(np.linspace(9.0, 1.0, 9), 0.5) == 2.0
+
+
+def test_the_basis_stays_bounded_without_a_norm():
     X = make_corrupted_low_rank(200, 20, 2, corruption=0.0, missing=0.5, random_state=0).X
     model = MaxNormCompletion(2, lambda1=0.0, n_epochs=30, batch_size=20, random_state=0).fit(X)
     assert np.abs(model.components_).max() < 1e3
 
 
-def test_steps_lower_the_objective():
+def test_steps_on_the_same_batch_lower_the_objective(rng):
     data = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.7, random_state=0)
     Z = observed_entries(data.X)
     zeros = SufficientStatistics.zeros(30, 3, per_feature=True)
-    state = State(L=0.3 * RNG.standard_normal((30, 3)), statistics=zeros)
+    state = State(L=0.3 * rng.standard_normal((30, 3)), statistics=zeros)
     values = []
     for _ in range(10):
         state, _ = step(SparseLearner(lambda1=1.0, refit=True), state, Batch(Z))
@@ -164,17 +172,22 @@ def test_steps_lower_the_objective():
     assert values[-1] < 0.5 * values[0]
 
 
-def test_biases_of_rows_and_columns():
-    rows, columns = RNG.standard_normal(200), RNG.standard_normal(50)
+def test_biases_of_rows_and_columns_are_estimated(rng):
+    rows, columns = rng.standard_normal(200), rng.standard_normal(50)
     X = 3.0 + rows[:, None] + columns
-    X[RNG.random(X.shape) < 0.5] = np.nan
+    X[rng.random(X.shape) < 0.5] = np.nan
     Z = observed_entries(X)
     biases = fit_bias(Z, rounds=30)
     level = biases.mean + biases.columns.mean() + biases.rows(Z).mean()
     assert level == pytest.approx(3.0 + rows.mean() + columns.mean(), abs=0.1)
     assert np.corrcoef(biases.columns, columns)[0, 1] > 0.99
     assert np.corrcoef(biases.rows(Z), rows)[0, 1] > 0.99
+
+
+def test_bias_models_can_be_added():
+    biases = fit_bias(observed_entries(3.0 + random_entries(50, 10, 0.5)))
     merged = biases + biases.scaled(0.5)
+    np.testing.assert_allclose(merged.counts, 1.5 * biases.counts)
     assert merged.mean == pytest.approx(biases.mean)
 
 
@@ -182,7 +195,7 @@ def test_biases_of_rows_and_columns():
 
 
 @pytest.mark.parametrize(("rank", "observed", "bound"), [(4, 0.15, 0.05), (4, 0.3, 0.02), (8, 0.5, 0.03)])
-def test_entries_are_recovered(rank, observed, bound):
+def test_missing_entries_are_recovered(rank, observed, bound):
     data = make_corrupted_low_rank(
         1500, 120, rank, corruption=0.0, dense_noise=0.002, missing=1 - observed, random_state=0
     )
@@ -191,14 +204,14 @@ def test_entries_are_recovered(rank, observed, bound):
     assert relative_error(data.low_rank[missing], filled[missing]) < bound
 
 
-def test_entries_are_recovered_from_gross_errors_and_gaps():
+def test_missing_entries_are_recovered_in_spite_of_gross_errors():
     data = make_corrupted_low_rank(2500, 100, 4, corruption=0.1, missing=0.7, random_state=0)
     filled = MaxNormCompletion(4, noise="capped", n_epochs=3, random_state=0).fit_transform(data.X)
     missing = np.isnan(data.X)
     assert relative_error(data.low_rank[missing], filled[missing]) < 0.05
 
 
-def test_sparse_and_dense_are_the_same():
+def test_sparse_and_dense_input_give_the_same_model():
     X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X
     dense = MaxNormCompletion(3, random_state=0).fit(X)
     for sparse in (
@@ -215,7 +228,7 @@ def test_sparse_and_dense_are_the_same():
     np.testing.assert_array_equal(pieces.components_, dense.components_)
 
 
-def test_sparse_models_survive_halfway(tmp_path):
+def test_a_model_saved_between_sparse_batches_continues_unchanged(tmp_path):
     Z = observed_entries(make_corrupted_low_rank(400, 40, 3, corruption=0.0, missing=0.8, random_state=0).X)
     whole = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z)
     half = MaxNormCompletion(3, biases=True, random_state=0).partial_fit(Z[:130])
@@ -227,10 +240,10 @@ def test_sparse_models_survive_halfway(tmp_path):
     np.testing.assert_array_equal(streamed.components_, whole.components_)
 
 
-# -- choices ------------------------------------------------------------------------------------------
+# -- automatic settings -------------------------------------------------------------------------------
 
 
-def test_the_weight_follows_the_noise():
+def test_the_chosen_weight_grows_with_the_noise():
     def chosen(noise):
         data = make_corrupted_low_rank(
             800, 80, 4, corruption=0.0, dense_noise=noise, missing=0.7, random_state=0
@@ -247,7 +260,7 @@ def test_the_weight_follows_the_noise():
 @pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
 def test_the_rank_of_a_decomposition_is_found(Estimator, rank):
     data = make_corrupted_low_rank(
-        1500, 40, rank, corruption=0.1, dense_noise=0.05 * np.sqrt(rank / 40), random_state=0
+        800, 40, rank, corruption=0.1, dense_noise=0.05 * np.sqrt(rank / 40), random_state=0
     )
     model = Estimator("auto", random_state=0).fit(data.X)
     assert model.n_components_ == rank
@@ -255,7 +268,7 @@ def test_the_rank_of_a_decomposition_is_found(Estimator, rank):
     assert model.components_.shape == (rank, 40)
 
 
-def test_the_rank_of_completion_is_found_roughly():
+def test_the_rank_of_completion_is_found_within_a_factor_of_two():
     data = make_corrupted_low_rank(1500, 100, 10, corruption=0.0, missing=0.6, random_state=0)
     model = MaxNormCompletion("auto", n_epochs=2, random_state=0).fit(data.X)
     assert 10 <= model.n_components_ <= 20
@@ -263,23 +276,26 @@ def test_the_rank_of_completion_is_found_roughly():
     assert relative_error(data.low_rank[missing], model.transform(data.X)[missing]) < 0.1
 
 
-def test_a_given_basis_has_its_rank():
+def test_a_given_first_basis_determines_the_rank():
     X = make_corrupted_low_rank(300, 20, 3, corruption=0.1, random_state=0).X
     for Estimator in (MaxNormDecomposition, OnlineRobustPCA, MaxNormCompletion):
         assert Estimator("auto", init=np.eye(4, 20)).fit(X).n_components_ == 4
 
 
-def test_auto_with_next_to_nothing():
-    for Estimator in (MaxNormDecomposition, MaxNormCompletion):
-        model = Estimator("auto", random_state=0).fit([[1.0, 2.0, np.nan], [2.0, 4.0, 6.0]])
-        assert np.isfinite(model.components_).all()
-        assert model.selection_["error"] == []
-    waiting = MaxNormDecomposition("auto", random_state=0).partial_fit(np.ones((3, 4)))
-    assert waiting.n_samples_seen_ == 3
-    assert np.isfinite(waiting.components_).all()
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, MaxNormCompletion])
+def test_automatic_settings_work_with_two_samples(Estimator):
+    model = Estimator("auto", random_state=0).fit([[1.0, 2.0, np.nan], [2.0, 4.0, 6.0]])
+    assert np.isfinite(model.components_).all()
+    assert model.selection_["error"] == []
 
 
-# -- use ----------------------------------------------------------------------------------------------
+def test_automatic_settings_work_while_all_rows_are_waiting():
+    model = MaxNormDecomposition("auto", random_state=0).partial_fit(np.ones((3, 4)))
+    assert model.n_samples_seen_ == 3
+    assert np.isfinite(model.components_).all()
+
+
+# -- predictions and recommendations ------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +313,7 @@ def recommender(ratings):
     return MaxNormCompletion(3, biases=True, value_range=(1, 5), n_epochs=5, random_state=0).fit(ratings[2])
 
 
-def test_predictions_beat_the_means(ratings, recommender):
+def test_predictions_are_better_than_the_means_of_columns(ratings, recommender):
     stars, seen, Z = ratings
     rows, columns = np.nonzero(~seen)
     values = recommender.predict(Z, rows, columns)
@@ -312,12 +328,16 @@ def test_predictions_beat_the_means(ratings, recommender):
     np.testing.assert_array_equal(recommender.transform(Z)[seen], stars[seen])
 
 
-def test_recommendations_are_the_best_of_what_is_new(ratings, recommender):
+def test_recommendations_are_the_largest_predictions_of_unobserved_entries(ratings, recommender):
     _, seen, Z = ratings
     columns, values = recommender.recommend(Z[:20], k=5)
     everything = np.where(seen[:20], -np.inf, recommender.predict(Z[:20]))
     assert not seen[np.arange(20)[:, None], columns].any()
     np.testing.assert_allclose(values, -np.sort(-everything, axis=1)[:, :5])
+
+
+def test_recommendations_are_padded_if_there_are_too_few_unobserved_entries(ratings, recommender):
+    _, _, Z = ratings
     full = sp.csr_array(np.ones((1, 60)))
     columns, values = recommender.recommend(full, k=3)
     assert columns.tolist() == [[-1, -1, -1]]
@@ -325,31 +345,32 @@ def test_recommendations_are_the_best_of_what_is_new(ratings, recommender):
     assert recommender.recommend(Z[:1], k=100).columns.shape == (1, 100)
 
 
-def test_rows_and_columns_without_anything(ratings):
-    _, _, Z = ratings
-    gap = Z.toarray()
+@pytest.fixture(scope="module")
+def gap(ratings):
+    """The ratings as a dense array, without any in column 7."""
+    gap = ratings[2].toarray()
     gap[gap == 0] = np.nan
     gap[:, 7] = np.nan
+    return gap
+
+
+def test_empty_rows_and_columns_are_predicted_by_mean_and_biases(gap):
     model = MaxNormCompletion(3, biases=True, n_epochs=3, random_state=0).fit(gap)
-    nobody = sp.csr_array((1, 60))
-    expected = model.state_.biases.mean + model.state_.biases.columns
-    np.testing.assert_allclose(model.predict(nobody)[0], expected)
+    mean, biases = model.state_.biases.mean, model.state_.biases
+    np.testing.assert_allclose(model.predict(sp.csr_array((1, 60)))[0], mean + biases.columns)
     assert np.isfinite(model.transform(gap)).all()
-    assert (
-        abs(
-            model.predict(gap)[:, 7]
-            - (model.state_.biases.mean + model.state_.biases.rows(observed_entries(gap)))
-        ).max()
-        < 1e-6
-    )
-    plain = MaxNormCompletion(3, random_state=0).fit(gap)
-    guess, columns = plain.predict(nobody)[0], np.arange(60) != 7
+    assert abs(model.predict(gap)[:, 7] - (mean + biases.rows(observed_entries(gap)))).max() < 1e-6
+
+
+def test_an_empty_row_is_predicted_by_the_means_of_columns_without_biases(gap):
+    model = MaxNormCompletion(3, random_state=0).fit(gap)
+    guess, columns = model.predict(sp.csr_array((1, 60)))[0], np.arange(60) != 7
     means = np.nanmean(gap[:, columns], axis=0)
-    assert guess[7] == 0.0  # that nobody has ever seen
+    assert guess[7] == 0.0  # the column has no entries
     assert np.linalg.norm(guess[columns] - means) < 0.2 * np.linalg.norm(means)
 
 
-def test_integers_equal_columns_and_repeated_entries():
+def test_repeated_integer_entries_are_averaged():
     stars = sp.coo_matrix(
         (np.array([4, 2, 5, 3, 1, 3]), ([0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1])), shape=(3, 2)
     )
@@ -357,8 +378,12 @@ def test_integers_equal_columns_and_repeated_entries():
     a = MaxNormCompletion(1, random_state=0).fit(stars)
     b = MaxNormCompletion(1, random_state=0).fit(once)
     np.testing.assert_allclose(a.components_, b.components_)
-    equal = np.tile([[3.0, 3.0, 1.0, 2.0]], (200, 1)) * RNG.random((200, 1))
-    equal[RNG.random(equal.shape) < 0.3] = np.nan
+
+
+def test_equal_columns_are_filled_equally():
+    rng = np.random.default_rng(0)
+    equal = np.tile([[3.0, 3.0, 1.0, 2.0]], (200, 1)) * rng.random((200, 1))
+    equal[rng.random(equal.shape) < 0.3] = np.nan
     filled = MaxNormCompletion(1, n_epochs=5, random_state=0).fit_transform(equal)
     assert np.abs(filled[:, 0] - filled[:, 1]).max() < 0.1
 
@@ -372,35 +397,43 @@ def test_explicit_zeros_are_observed():
     assert Z.nnz == 200
 
 
-def test_biases_with_next_to_nothing_and_with_a_given_basis():
+def test_biases_of_two_rows_give_predictions_in_the_range_of_the_ratings():
     few = sp.csr_array(np.array([[4.0, 0.0, 5.0], [3.0, 4.0, 0.0]]))
     model = MaxNormCompletion(2, biases=True, random_state=0).fit(few)
     assert 3.0 < model.predict(few).min() <= model.predict(few).max() < 6.0
-    Z = observed_entries(holes(300, 12, 0.4) + 10.0)
-    given = MaxNormCompletion(2, biases=True, init=np.eye(2, 12), random_state=0).fit(Z)
-    assert given.state_.biases.mean == pytest.approx(10.0, abs=0.2)
 
 
-def test_zeros_and_equal_stars():
-    seen = RNG.random((200, 30)) < 0.3
-    for X in (np.where(seen, 0.0, np.nan), np.zeros((30, 5)), np.where(seen, 5.0, np.nan), np.ones((1, 1))):
-        for settings in (
-            {},
-            {"biases": True},
-            {"gram": "per-feature"},
-            {"biases": True, "lambda1": 0.0},
-        ):
-            model = MaxNormCompletion(2, random_state=0, **settings).fit(X)
-            filled = model.transform(X)
-            assert np.isfinite(filled).all()
-            if settings.get("biases"):
-                np.testing.assert_allclose(filled, np.nanmean(X), atol=0.3)
-    data = holes(200, 30, 0.3)
+def test_biases_are_learnt_with_a_given_first_basis():
+    Z = observed_entries(random_entries(300, 12, 0.4) + 10.0)
+    model = MaxNormCompletion(2, biases=True, init=np.eye(2, 12), random_state=0).fit(Z)
+    assert model.state_.biases.mean == pytest.approx(10.0, abs=0.2)
+
+
+SOME = np.random.default_rng(0).random((200, 30)) < 0.3
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"biases": True}, {"gram": "per-feature"}, {"biases": True, "lambda1": 0.0}], ids=str
+)
+@pytest.mark.parametrize(
+    "X",
+    [np.where(SOME, 0.0, np.nan), np.zeros((30, 5)), np.where(SOME, 5.0, np.nan), np.ones((1, 1))],
+    ids=["zeros-and-missing", "zeros", "equal-and-missing", "one"],
+)
+def test_constant_data_give_finite_predictions(X, settings):
+    filled = MaxNormCompletion(2, random_state=0, **settings).fit(X).transform(X)
+    assert np.isfinite(filled).all()
+    if settings.get("biases"):
+        np.testing.assert_allclose(filled, np.nanmean(X), atol=0.3)
+
+
+def test_single_rows_of_zeros_at_the_beginning_do_no_harm():
+    data = random_entries(200, 30, 0.3)
     data[:40] *= 0.0
     assert np.isfinite(MaxNormCompletion(3, batch_size=1, random_state=0).fit(data).components_).all()
 
 
-def test_rows_do_not_disturb_each_other(ratings, recommender):
+def test_the_prediction_of_a_row_does_not_depend_on_other_rows(ratings, recommender):
     few = ratings[2][:3].toarray()
     few[few == 0] = np.nan
     huge = few.copy()
@@ -413,7 +446,7 @@ def test_rows_do_not_disturb_each_other(ratings, recommender):
     "settings",
     [{"lambda1": 1.0}, {"noise": "capped"}, {"gram": "shared"}, {"c": 2.0}, {"basis_update": "bcd"}],
 )
-def test_sparse_is_dense_whatever_the_settings(settings):
+def test_sparse_and_dense_batches_can_be_mixed_with_any_settings(settings):
     X = make_corrupted_low_rank(300, 30, 3, corruption=0.0, missing=0.6, random_state=0).X
     dense = MaxNormCompletion(3, random_state=0, **{"lambda1": 0.1, **settings}).fit(X)
     for pieces in (
@@ -430,10 +463,8 @@ def test_sparse_is_dense_whatever_the_settings(settings):
     np.testing.assert_array_equal(streamed.components_, dense.components_)
 
 
-def test_wrong_input(ratings, recommender):
+def test_predict_refuses_wrong_rows_and_columns(ratings, recommender):
     _, _, Z = ratings
-    with pytest.raises(ValueError, match="infinity, first in row 3, column 0"):
-        MaxNormCompletion(2).fit(sp.csr_array((np.array([np.inf]), ([3], [0])), shape=(5, 4)))
     with pytest.raises(ValueError, match="has 59 features, but MaxNormCompletion is expecting 60"):
         recommender.predict(Z[:, :59], [0], [0])
     with pytest.raises(ValueError, match="of the same length"):
@@ -442,26 +473,54 @@ def test_wrong_input(ratings, recommender):
         recommender.predict(Z, [0], [60])
     with pytest.raises(ValueError, match="rows must be integers"):
         recommender.predict(Z, [0.5], [0])
+
+
+def test_recommend_refuses_less_than_one_recommendation(ratings, recommender):
     with pytest.raises(ValueError, match="k must be an integer of at least 1, got 0"):
-        recommender.recommend(Z, 0)
-    for parameter, value in (("value_range", (5, 1)), ("biases", "yes"), ("gram", "some")):
-        with pytest.raises(ValueError, match=f"{parameter} of MaxNormCompletion must be"):
-            MaxNormCompletion(2, **{parameter: value}).fit(Z)
-    for wrong in (1e160 * Z, 1j * Z, sp.csr_array((5, 0))):
+        recommender.recommend(ratings[2], 0)
+
+
+def test_infinite_entries_of_sparse_input_are_located():
+    with pytest.raises(ValueError, match="infinity, first in row 3, column 0"):
+        MaxNormCompletion(2).fit(sp.csr_array((np.array([np.inf]), ([3], [0])), shape=(5, 4)))
+
+
+def test_sparse_input_that_is_too_large_not_real_or_without_features_is_refused(ratings):
+    for wrong in (1e160 * ratings[2], 1j * ratings[2], sp.csr_array((5, 0))):
         with pytest.raises(ValueError, match=r"too large|must be numeric|0 feature"):
             MaxNormCompletion(2).fit(wrong)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("value_range", (5, 1)),
+        ("value_range", (None, 5)),
+        ("value_range", ("a", "b")),
+        ("value_range", 3),
+        ("biases", "yes"),
+        ("gram", "some"),
+    ],
+)
+def test_errors_name_the_parameter(parameter, value, ratings):
+    with pytest.raises(ValueError, match=f"{parameter} of MaxNormCompletion must be"):
+        MaxNormCompletion(2, **{parameter: value}).fit(ratings[2])
+
+
+def test_biases_cannot_be_combined_with_a_noise_model(ratings):
+    with pytest.raises(ValueError, match="biases=True needs noise='none'"):
+        MaxNormCompletion(2, biases=True, noise="capped").fit(ratings[2])
+
+
+def test_biases_cannot_be_switched_on_after_fit(ratings):
+    model = MaxNormCompletion(2).fit(ratings[2])
     with pytest.raises(
         ValueError, match="biases of MaxNormCompletion was False when it was fitted and is now True"
     ):
-        MaxNormCompletion(2).fit(Z).set_params(biases=True).partial_fit(Z)
-    for bounds in ((None, 5), ("a", "b"), 3):
-        with pytest.raises(ValueError, match="value_range"):
-            MaxNormCompletion(2, value_range=bounds).fit(Z)
-    with pytest.raises(ValueError, match="biases=True needs noise='none'"):
-        MaxNormCompletion(2, biases=True, noise="capped").fit(Z)
+        model.set_params(biases=True).partial_fit(ratings[2])
 
 
-def test_an_imputer_in_a_pipeline():
+def test_completion_can_impute_in_a_pipeline():
     rng = np.random.default_rng(0)
     hidden = rng.standard_normal((300, 3))
     X = hidden @ rng.standard_normal((3, 30))

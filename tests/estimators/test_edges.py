@@ -1,4 +1,4 @@
-"""Any units, any shape, any odd data: a right answer or an error that says what to do."""
+"""Any unit, shape and degenerate data: a right result, or an error that names the remedy."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NOISES = ["capped", "l1", "l21", "squared", "none"]
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
-def test_units_do_not_matter(Estimator, noise):
+def test_the_result_does_not_depend_on_the_unit(Estimator, noise):
     data = make_corrupted_low_rank(300, 30, 3, corruption=0.1, missing=0.05, random_state=0)
     X, fresh = data.X[:250], data.X[250:]
     plain = Estimator(n_components=3, noise=noise, random_state=0).fit(X)
@@ -27,7 +27,7 @@ def test_units_do_not_matter(Estimator, noise):
 
 
 @pytest.mark.parametrize("c", [1e-8, 1e8])
-def test_units_do_not_matter_in_single_precision(c):
+def test_the_result_does_not_depend_on_the_unit_in_single_precision(c):
     data = make_corrupted_low_rank(500, 30, 3, corruption=0.1, random_state=0)
     model = MaxNormDecomposition(n_components=3, random_state=0).fit((c * data.X).astype(np.float32))
     assert expressed_variance(data.basis, model.components_.T) > 0.99
@@ -52,8 +52,8 @@ def test_units_do_not_matter_in_single_precision(c):
     ids=["zeros", "one", "all-nan", "constant", "columns", "rank-one", "one-feature", "late", "tiny"],
 )
 @pytest.mark.parametrize("n_components", [None, 1, 4, 9])
-def test_odd_data(Estimator, noise, X, n_components):
-    """Warnings are errors here: nothing may divide by zero or overflow on the way."""
+def test_degenerate_data_give_finite_results_that_add_up_to_the_data(Estimator, noise, X, n_components):
+    """Warnings are errors in this suite, so that no step may divide by zero or overflow."""
     model = Estimator(n_components=n_components, noise=noise, random_state=0).fit(X)
     parts = model.decompose(X)
     assert np.isfinite(model.components_).all()
@@ -68,7 +68,7 @@ def test_odd_data(Estimator, noise, X, n_components):
     assert np.isfinite(model.score(X))
 
 
-def test_zeros_and_empty_rows_are_explained_by_nothing():
+def test_zeros_and_empty_rows_have_no_low_rank_part_and_no_noise():
     data = make_corrupted_low_rank(200, 20, 3, random_state=0)
     model = MaxNormDecomposition(n_components=3, random_state=0).fit(data.X)
     for row in (np.zeros((1, 20)), np.full((1, 20), np.nan)):
@@ -78,7 +78,7 @@ def test_zeros_and_empty_rows_are_explained_by_nothing():
         assert model.score(row) == 0.0
 
 
-def test_a_stream_that_begins_with_nothing():
+def test_empty_rows_at_the_beginning_of_a_stream_do_no_harm():
     data = make_corrupted_low_rank(600, 30, 3, random_state=0)
     X = np.vstack([np.zeros((50, 30)), np.full((7, 30), np.nan), data.X])
     model = MaxNormDecomposition(n_components=3, random_state=0).fit(X)
@@ -92,7 +92,7 @@ def test_more_components_than_features_reproduce_clean_data():
     assert relative_error(X, model.decompose(X).low_rank) < 0.2
 
 
-def test_weights_are_reported_and_parameters_untouched():
+def test_the_weights_in_use_are_reported_and_the_parameters_stay_as_given():
     X = make_corrupted_low_rank(200, 20, 3, random_state=0).X
     model = MaxNormDecomposition(n_components=3, random_state=0).fit(X)
     assert model.lambda1_ == pytest.approx(20**-0.5)
@@ -132,23 +132,26 @@ def test_weights_are_reported_and_parameters_untouched():
         ),
     ],
 )
-def test_wrong_parameters_name_argument_value_and_remedy(Estimator, parameter, value, message):
+def test_errors_name_the_parameter_the_value_and_the_remedy(Estimator, parameter, value, message):
     for fit in ("fit", "partial_fit"):
         with pytest.raises(ValueError, match=message):
             getattr(Estimator(**{parameter: value}), fit)(np.ones((6, 4)))
 
 
-def test_wrong_basis_and_c():
-    with pytest.raises(
-        ValueError, match="basis_update of MaxNormDecomposition must be 'exact' or 'bcd', got 'fast'"
-    ):
-        MaxNormDecomposition(basis_update="fast").fit(np.ones((3, 3)))
-    with pytest.raises(
-        ValueError, match="c of MaxNormCompletion must be a finite number above 0 or None, got 0"
-    ):
-        MaxNormCompletion(c=0).fit(np.ones((3, 3)))
-    with pytest.raises(ValueError, match="leave noise at 'none', got 'l1'"):
-        MaxNormCompletion(c=5.0, noise="l1").fit(np.ones((3, 3)))
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            MaxNormDecomposition(basis_update="fast"),
+            "basis_update of MaxNormDecomposition must be 'exact' or 'bcd', got 'fast'",
+        ),
+        (MaxNormCompletion(c=0), "c of MaxNormCompletion must be a finite number above 0 or None, got 0"),
+        (MaxNormCompletion(c=5.0, noise="l1"), "leave noise at 'none', got 'l1'"),
+    ],
+)
+def test_errors_name_parameters_that_only_one_estimator_has(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.ones((3, 3)))
 
 
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
@@ -162,7 +165,7 @@ def test_wrong_basis_and_c():
         (np.array([["a", "b", "c"]]), "could not convert string"),
     ],
 )
-def test_a_stream_that_met_bad_input_keeps_its_state(Estimator, bad, message):
+def test_bad_input_is_refused_and_the_model_stays_unchanged(Estimator, bad, message):
     model = Estimator(n_components=2, random_state=0).partial_fit(np.random.default_rng(0).random((30, 3)))
     state = model.state_
     for method in (model.partial_fit, model.transform, model.decompose, model.score_samples):
@@ -172,13 +175,13 @@ def test_a_stream_that_met_bad_input_keeps_its_state(Estimator, bad, message):
     assert model.n_features_in_ == 3
 
 
-def test_wrong_coefficients():
+def test_inverse_transform_rejects_coefficients_of_another_rank():
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 3)))
     with pytest.raises(ValueError, match="R has 3 columns, but this MaxNormDecomposition has 2 components"):
         model.inverse_transform(np.ones((4, 3)))
 
 
-def test_a_failed_fit_leaves_the_model_as_it_was():
+def test_a_fit_on_bad_input_leaves_the_model_unchanged():
     X = np.random.default_rng(0).random((30, 3))
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
     before = model.transform(X)
@@ -199,7 +202,7 @@ def test_parameters_changed_after_fit_are_checked():
     assert model.fit(X).n_components_ == 3
 
 
-def test_masked_arrays_have_missing_entries():
+def test_masked_entries_are_missing_entries():
     data = make_corrupted_low_rank(300, 20, 2, corruption=0.0, random_state=0)
     hidden = np.random.default_rng(0).random(data.X.shape) < 0.2
     masked = np.ma.MaskedArray(np.where(hidden, -9999.0, data.X), mask=hidden)
@@ -215,15 +218,15 @@ def test_masked_arrays_have_missing_entries():
         ({"noise": dict}, "noise of MaxNormDecomposition must be"),
     ],
 )
-def test_starts_and_noises_that_cannot_work(parameters, message):
+def test_first_bases_and_noises_that_cannot_work_are_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
         MaxNormDecomposition(n_components=2, **parameters).fit(np.ones((5, 3)))
 
 
-def test_a_fit_that_fails_while_learning_leaves_the_model_as_it_was():
-    class Fails:
+def test_a_fit_that_fails_while_learning_leaves_the_model_unchanged():
+    class FailingNoise:
         def prox(self, V):
-            raise RuntimeError("no")
+            raise RuntimeError("prox failed")
 
         def value(self, E):
             return np.zeros(len(E))
@@ -232,17 +235,23 @@ def test_a_fit_that_fails_while_learning_leaves_the_model_as_it_was():
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(X)
     state = model.state_
     for method in (model.fit, model.partial_fit):
-        model.set_params(noise=Fails())
-        with pytest.raises(RuntimeError, match="no"):
+        model.set_params(noise=FailingNoise())
+        with pytest.raises(RuntimeError, match="prox failed"):
             method(X)
         assert model.state_ is state
+
+
+def test_a_fit_with_a_first_basis_of_the_wrong_shape_leaves_the_model_unchanged():
+    model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 3)))
+    state = model.state_
     with pytest.raises(ValueError, match="init must have shape"):
-        model.set_params(noise="capped", init=np.ones((2, 9))).fit(np.ones((5, 7)))
+        model.set_params(init=np.ones((2, 9))).fit(np.ones((5, 7)))
     assert model.n_features_in_ == 3
+    assert model.state_ is state
 
 
 @pytest.mark.parametrize("Estimator", ESTIMATORS)
-def test_entries_beyond_the_arithmetic_are_refused_and_nothing_is_lost(Estimator):
+def test_entries_too_large_for_the_precision_are_refused_and_the_model_stays_unchanged(Estimator):
     X = make_corrupted_low_rank(200, 20, 3, random_state=0).X
     model = Estimator(n_components=3, random_state=0).partial_fit(X[:50].astype(np.float32))
     before = model.components_.copy()
@@ -260,21 +269,21 @@ def test_entries_beyond_the_arithmetic_are_refused_and_nothing_is_lost(Estimator
 
 
 @pytest.mark.parametrize("d", [50, 80])
-def test_cuts_make_no_difference_with_many_components(d):
+def test_how_rows_are_cut_into_calls_makes_no_difference_with_many_components(d):
     X = make_corrupted_low_rank(150, 200, 20, corruption=0.1, random_state=0).X
     whole = MaxNormDecomposition(n_components=d, random_state=0).fit(X)
     cut = MaxNormDecomposition(n_components=d, random_state=0).partial_fit(X[:26]).partial_fit(X[26:])
     np.testing.assert_array_equal(whole.components_, cut.components_)
 
 
-def test_components_cannot_be_written_to():
+def test_components_are_read_only():
     model = MaxNormDecomposition(n_components=2, random_state=0).fit(np.random.default_rng(0).random((30, 6)))
     with pytest.raises(ValueError, match="read-only"):
         model.components_[0] = 0.0
 
 
-def test_parameters_are_checked_before_waiting_rows_are_learnt():
+def test_parameters_are_checked_before_waiting_rows_are_learnt_from():
     model = MaxNormDecomposition(n_components=2, random_state=0).partial_fit(np.ones((3, 6)))
-    model.noise = "unheard of"
+    model.noise = "unknown"
     with pytest.raises(ValueError, match="noise of MaxNormDecomposition"):
         model.transform(np.ones((1, 6)))

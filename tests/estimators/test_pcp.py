@@ -19,16 +19,17 @@ def test_estimator_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(("n", "p"), [(300, 100), (100, 300), (150, 150)])
-@pytest.mark.parametrize("magnitude", [1.0, 1000.0])
+@pytest.mark.parametrize(
+    ("n", "p", "magnitude"), [(200, 80, 1.0), (80, 200, 1.0), (100, 100, 1.0), (200, 80, 1000.0)]
+)
 def test_low_rank_data_with_few_gross_errors_are_recovered_exactly(n, p, magnitude):
-    data = make_corrupted_low_rank(n, p, 5, corruption=0.05, magnitude=magnitude, random_state=0)
+    data = make_corrupted_low_rank(n, p, 4, corruption=0.05, magnitude=magnitude, random_state=0)
     model = PrincipalComponentPursuit().fit(data.X)
     assert relative_error(data.low_rank, model.low_rank_) < 1e-6
     assert relative_error(data.noise, model.noise_) < 1e-6
-    assert model.n_components_ == 5
+    assert model.n_components_ == 4
     assert expressed_variance(data.basis, model.components_.T) > 1 - 1e-10
-    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(5), atol=1e-9)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(4), atol=1e-9)
     assert np.all(np.diff(model.singular_values_) < 0)
 
 

@@ -1,10 +1,10 @@
-"""Dask collections as blocks of samples: what is asked of them is computed where they live.
+"""Dask collections as blocks of samples, and functions that are computed on the workers that hold the blocks.
 
-The sums of the learner add up, so they can be taken anywhere: a round sends the basis out, measures
-blocks in parallel, adds their contributions up in a tree, and brings one sum home. Nothing here depends on
-how many workers there are or which of them is faster, so neither does the model. The basis is part of the
-graph of its round and the state stays with the caller: a worker that dies takes nothing along that cannot
-be computed again.
+The contributions of batches can be added, so they can be measured anywhere. A round sends the basis to the
+workers, measures the blocks in parallel, adds their contributions in a tree and returns one sum to the
+client. The result does not depend on the number of workers or on their speed. The basis is part of the graph
+of its round, and the state stays on the client. If a worker dies, everything that it held can therefore be
+computed again.
 """
 
 from __future__ import annotations
@@ -24,188 +24,254 @@ import scipy.sparse as sp
 
 from maxnorm.core.blas import one_blas_thread
 from maxnorm.core.norms import DivergenceError
+from maxnorm.streams.memory import require_two_dimensions
 from maxnorm.streams.stream import Stream, StreamError, needs
 
-WORTH_OPTIMISING = 50  # blocks that Dask can look at in the time that one of them takes
-FAN_IN = 8  # sums that a task of the tree adds up
-VERSION = "__import__('maxnorm').__version__"  # to be asked of workers that may not have it
-ATTEMPTS = 3  # at a round of which a task has lost several workers, for instance to a lack of memory
-PAUSE = 1.0  # seconds until then, in which Dask forgets the failure and finds new workers
+
+@dataclass(frozen=True)
+class GraphRule:
+    """How the graph of a round is built.
+
+    Optimising the graph of the whole collection fuses reading a block with measuring it, but costs time for
+    every block of the collection. Dask optimises about fifty blocks in the time in which a worker measures
+    one, so that only rounds with a fiftieth of the blocks or more are worth it. Smaller rounds select their
+    blocks first.
+    """
+
+    least_share: float = 1 / 50  #: least share of the blocks for which the whole graph is optimised
+    fan_in: int = 8  #: terms that one task of the tree adds
+
+
+@dataclass(frozen=True)
+class RetryRule:
+    """How often a round is computed if its workers die, for instance because their memory is exhausted.
+
+    Dask itself repeats a task a few times before it gives up. During the pause it removes the dead workers
+    and starts new ones.
+    """
+
+    attempts: int = 3  #: attempts in all
+    pause: float = 1.0  #: seconds between two attempts
+
+
+GRAPH = GraphRule()
+RETRIES = RetryRule()
+
+# Workers evaluate this text. A function of this library could not be sent to a worker that lacks the library.
+VERSION_EXPRESSION = "__import__('maxnorm').__version__"
 
 
 class BlockError(StreamError):
-    """A block cannot be used; the message says which."""
+    """A block cannot be used; the message names the block and the reason."""
 
 
 @dataclass(frozen=True)
 class Blocks:
     """The samples of a Dask array or data frame, in blocks of whole rows.
 
-    The collection is a Dask array, of which the chunks may be pandas data frames or sparse matrices.
-
-    Functions of blocks get each of them as a :class:`Stream`, and arguments that are sent out once.
+    The methods :meth:`apply`, :meth:`total` and :meth:`map_lazily` take a function of a block. The function
+    receives the block as a :class:`~maxnorm.streams.Stream` and further arguments, which are sent to each
+    worker once.
     """
 
-    collection: Any
-    rows: tuple[int | None, ...]  # of each block; None if that is known only when it is computed
-    starts: tuple[int | None, ...]  # the row at which each begins
+    collection: Any  #: a Dask array, whose chunks may be arrays, pandas data frames or sparse matrices
+    rows: tuple[int | None, ...]  #: number of rows of each block; None if it is unknown before computing
+    starts: tuple[int | None, ...]  #: number of the first row of each block; None if it is unknown
     n_features: int
-    names: tuple[str, ...] | None
-    dtype: np.dtype[Any]
-    is_sparse: bool
+    names: tuple[str, ...] | None  #: names of the features; None if they have no names
+    dtype: np.dtype[Any]  #: precision of the samples, float32 or float64
+    is_sparse: bool  #: whether the chunks are sparse matrices
 
     @classmethod
     def of(cls, X: Any) -> Blocks:
-        """Look at a collection without computing any of it."""
+        """Return the blocks of a Dask array or data frame, without computing any of them.
+
+        Raises
+        ------
+        StreamError
+            If the collection does not have two dimensions, or its number of columns is unknown.
+        """
         needs("dask.array", "a Dask collection", "dask")
-        if X.ndim != 2:
-            raise StreamError(
-                f"the Dask collection: has {X.ndim} dimensions; samples x features are expected, so reshape "
-                "it to two dimensions"
-            )
+        require_two_dimensions(_shape(X), "the Dask collection")
         names: tuple[str, ...] | None = None
-        if hasattr(X, "npartitions") and hasattr(X, "columns"):  # a data frame: its partitions as chunks
-            words = all(isinstance(name, str) for name in X.columns)
-            names = tuple(X.columns) if words else None  # as scikit-learn has it
-            single = len(X.columns) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
-            like = np.empty((0, len(X.columns)), dtype=object)
-            X = X.map_partitions(_itself, meta=like, enforce_metadata=False)
+        if hasattr(X, "npartitions") and hasattr(X, "columns"):  # a data frame: one chunk per partition
+            # As in scikit-learn, columns have names only if all of their labels are strings.
+            all_strings = all(isinstance(name, str) for name in X.columns)
+            names = tuple(X.columns) if all_strings else None
+            is_single = len(X.columns) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
+            meta = np.empty((0, len(X.columns)), dtype=object)
+            X = X.map_partitions(_identity, meta=meta, enforce_metadata=False)
         else:
             if not hasattr(X, "blocks"):
-                raise StreamError("the Dask array: array.query-planning is not supported; set it to False")
+                raise StreamError(
+                    "the Dask array: the Dask setting array.query-planning is not supported; set it to False"
+                )
             if np.isnan(X.shape[1]):
                 raise StreamError(
-                    "the Dask array: its number of columns is not known; compute_chunk_sizes() finds it"
+                    "the Dask array: its number of columns is unknown; call its method compute_chunk_sizes() "
+                    "first"
                 )
             X = X.rechunk({1: -1})
-            single = X.dtype == np.float32
+            is_single = X.dtype == np.float32
         rows = tuple(None if np.isnan(n) else int(n) for n in X.chunks[0])
         known = list(takewhile(lambda n: n is not None, rows))
         starts = (*accumulate(known, initial=0), *(None for _ in rows[len(known) + 1 :]))[: len(rows)]
-        dtype = np.dtype(np.float32 if single else np.float64)
+        dtype = np.dtype(np.float32 if is_single else np.float64)
         return cls(X, rows, starts, int(X.shape[1]), names, dtype, sp.issparse(X._meta))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def apply(self, function: Callable[..., Any], i: int, *arguments: Any) -> Any:
-        """Compute ``function(block, *arguments)`` of one block."""
-        call = self._call(function, arguments, i, [self._place(i)])
-        return self._computed(lambda: _chunks(self.collection, call)[0], call)
+        """Compute ``function(block, *arguments)`` for block number ``i``."""
+        call = self._make_call(function, arguments, i, [self._place(i)])
+        return self._compute(lambda: _lazy_results(self.collection, call)[0], call)
 
     def total(self, function: Callable[..., Any], first: int, each: Sequence[Any], *arguments: Any) -> Any:
-        """Compute the sum of ``function(block, one of each, *arguments)`` over consecutive blocks.
+        """Compute the sum of ``function(block, item, *arguments)`` over consecutive blocks.
 
-        It is taken in a tree, whose shape depends on nothing but the number of blocks; None adds nothing.
+        Parameters
+        ----------
+        function : callable
+            Function of a block. A result of None adds nothing to the sum.
+        first : int
+            Number of the first block.
+        each : sequence
+            One item for each block, from block number ``first`` on.
+        *arguments : object
+            Arguments that are the same for all blocks.
+
+        Returns
+        -------
+        object
+            The sum, or None if all results are None. It is taken in a tree whose shape depends only on the
+            number of blocks, so that rounding does not depend on the workers.
         """
         from dask.delayed import delayed
 
-        places = [self._place(first + i, own) for i, own in enumerate(each)]
-        call = self._call(function, arguments, first, places)
+        places = [self._place(first + i, item) for i, item in enumerate(each)]
+        call = self._make_call(function, arguments, first, places)
 
-        def tree() -> Any:
-            level = _chunks(self.collection, call)
+        def lazy_sum() -> Any:
+            level = _lazy_results(self.collection, call)
             while len(level) > 1:
-                groups = range(0, len(level), FAN_IN)
-                level = [delayed(_sum, pure=False)(*level[i : i + FAN_IN]) for i in groups]
+                groups = range(0, len(level), GRAPH.fan_in)
+                level = [delayed(_add, pure=False)(*level[i : i + GRAPH.fan_in]) for i in groups]
             return level[0]
 
-        return self._computed(tree, call)
+        return self._compute(lazy_sum, call)
 
-    def lazily(self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any) -> list[Any]:
-        """Return Dask arrays of the parts of ``function(block, *arguments)``, a tuple of arrays."""
-        whole = _called(self.collection, self._call(function, arguments))
+    def map_lazily(
+        self, function: Callable[..., Any], outputs: Sequence[Output], *arguments: Any
+    ) -> list[Any]:
+        """Return Dask arrays of the results of ``function(block, *arguments)``, which are not computed yet.
+
+        The function returns a tuple of arrays, one for each of the ``outputs``.
+        """
+        results = _map_call(self.collection, self._make_call(function, arguments))
         parts = [
-            whole.map_blocks(_piece, k, o.width, chunks=(whole.chunks[0], (o.width,)), meta=o.empty)
+            results.map_blocks(
+                _select_output, k, o.width, chunks=(results.chunks[0], (o.width,)), meta=o.empty
+            )
             for k, o in enumerate(outputs)
         ]
         return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
 
-    def _computed(self, lazy: Callable[[], Any], call: Call) -> Any:
+    def _compute(self, make_lazy: Callable[[], Any], call: Call) -> Any:
+        """Compute the lazy value that ``make_lazy`` returns; errors name the blocks of the call."""
         try:
-            with _graphs_larger_by(call.size):
-                return _patiently(lazy)
+            with _allow_larger_graph(call.size):
+                return _compute_with_retries(make_lazy)
         except (BlockError, DivergenceError):
             raise
-        except Exception as error:  # of whatever is behind a block
-            title, more = call.places[0].title, len(call.places) - 1
-            which = f"{title} or one of the {more} after it" if more else title
+        except Exception as error:  # reading a block may raise anything
+            title, others = call.places[0].title, len(call.places) - 1
+            which = f"{title} or one of the next {others} blocks" if others else title
             raise BlockError(f"{which}: cannot be computed: {error}") from error
 
-    def _call(
-        self, function: Callable[..., Any], arguments: Any, first: int = 0, places: Sequence[Place] = ()
+    def _make_call(
+        self, function: Callable[..., Any], arguments: Any, first_block: int = 0, places: Sequence[Place] = ()
     ) -> Call:
         import cloudpickle
 
         size = 0
-        with suppress(Exception):  # threads can do without
+        with suppress(Exception):  # only processes need to pickle; threads share what cannot be pickled
             size = len(cloudpickle.dumps((function, arguments, places)))
-        return Call(function, arguments, self.names, self.n_features, first, places, size)
+        return Call(function, arguments, self.names, self.n_features, first_block, places, size)
 
-    def _place(self, i: int, *own: Any) -> Place:
-        first, n = self.starts[i], self.rows[i]
-        rows = "" if first is None or not n else f" (rows {first} to {first + n - 1})"
-        return Place(f"block {i}{rows}", first or 0, own)
+    def _place(self, i: int, *arguments: Any) -> Place:
+        start, n = self.starts[i], self.rows[i]
+        rows = "" if start is None or not n else f" (rows {start} to {start + n - 1})"
+        return Place(f"block {i}{rows}", start or 0, arguments)
 
 
 @dataclass(frozen=True)
 class Output:
-    """A lazy result: a matrix with so many columns, or a vector with a number for each sample."""
+    """The type of a lazy result: a matrix, or a vector with one number per sample."""
 
-    dtype: Any  # that of the data if it is None
-    width: int = 1
+    dtype: Any  #: precision; None for that of the data
+    width: int = 1  #: number of columns of a matrix
     is_matrix: bool = True
 
     def with_dtype(self, dtype: Any) -> Output:
-        """Return the same output with a given precision."""
+        """Return the same output with another precision."""
         return replace(self, dtype=dtype)
 
     @property
     def empty(self) -> Any:
-        """The result for no samples, vectors as columns."""
+        """The result for a block without samples; a vector is a matrix with one column."""
         return np.empty((0, self.width), dtype=self.dtype)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which block it is, the row at which it begins if that is known, and what is for it alone."""
+    """The position of a block in the collection, and the arguments for this block alone."""
 
-    title: str
-    first: int
-    own: tuple[Any, ...] = ()
+    title: str  #: name of the block in error messages
+    first_row: int  #: number of its first row; zero if that is unknown
+    arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of blocks, and all that it needs beside them."""
+    """A function of blocks, and everything that a worker needs to call it."""
 
     function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    names: tuple[str, ...] | None
+    arguments: tuple[Any, ...]  #: arguments that are the same for all blocks
+    names: tuple[str, ...] | None  #: names of the features
     n_features: int
-    first: int  # number of the block that has the first of the places
-    places: Sequence[Place]
-    size: int  # in bytes
+    first_block: int  #: number of the block that the first place belongs to
+    places: Sequence[Place]  #: one place per block; empty if the function is applied to all blocks
+    size: int  #: size in bytes
 
-    def __sizeof__(self) -> int:  # Dask asks before it moves one
+    def __sizeof__(self) -> int:
+        """Return the size in bytes, which Dask asks for before it moves a call."""
         return self.size
 
 
-def _called(X: Any, call: Call) -> Any:
-    """Return a Dask array whose chunks are what a call says of each chunk, whatever that is.
+def _shape(X: Any) -> tuple[Any, ...]:
+    """Return the shape of a Dask collection, with NaN for lengths that are unknown, as in Dask arrays."""
+    return tuple(n if isinstance(n, int | float) else float("nan") for n in X.shape)
 
-    The call is a key of the graph: it is sent once, and again if the worker that has it dies.
+
+def _map_call(X: Any, call: Call) -> Any:
+    """Return a Dask array whose chunks are the results of a call for the chunks of X.
+
+    The call is a key of the graph, so that it is sent to each worker once, and again if the worker dies.
     """
     from dask.delayed import delayed
 
     shared = delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
     chunks = (X.chunks[0], (1,))
-    return X.map_blocks(_answer, call=shared, chunks=chunks, meta=np.empty((0, 1), dtype=object))
+    return X.map_blocks(_apply_call, call=shared, chunks=chunks, meta=np.empty((0, 1), dtype=object))
 
 
-def _graphs_larger_by(size: int) -> Any:
-    """Let Dask warn of large graphs as ever, but not because of what every round has to send."""
-    import dask
+def _allow_larger_graph(size: int) -> Any:
+    """Return a context in which the size from which Dask warns of large graphs is larger by ``size`` bytes.
+
+    Every round has to send the basis, which is no reason for a warning. Data in the graph still are.
+    """
+    import dask.config
     from dask.utils import parse_bytes
 
     name = "distributed.admin.large-graph-warning-threshold"
@@ -213,90 +279,106 @@ def _graphs_larger_by(size: int) -> Any:
     return dask.config.set({name: limit + size})
 
 
-def _chunks(X: Any, call: Call) -> list[Any]:
-    """Return lazy answers for the chunks that a call has places for."""
+def _lazy_results(X: Any, call: Call) -> list[Any]:
+    """Return the lazy results of a call for the chunks of X that it has places for."""
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
-    first, last = call.first, call.first + len(call.places)
-    if WORTH_OPTIMISING * len(call.places) < X.numblocks[0]:
-        return list(np.ravel(_called(X.blocks[first:last], replace(call, first=0)).to_delayed()))
-    # Optimised from the whole array on, reading a block and looking at it are one task, so that no block need
-    # move. That takes time for every block there is, so it is for rounds that have a good part of them.
-    called = _called(X, call)
-    keys = [(called.name, i, 0) for i in range(first, last)]
-    layer = f"round-{called.name}"
-    tasks = called.__dask_optimize__(called.__dask_graph__(), keys)
+    first, last = call.first_block, call.first_block + len(call.places)
+    if len(call.places) < GRAPH.least_share * X.numblocks[0]:
+        return list(np.ravel(_map_call(X.blocks[first:last], replace(call, first_block=0)).to_delayed()))
+    # If the graph of the whole array is optimised, reading a block and measuring it become one task, and no
+    # block moves between workers.
+    results = _map_call(X, call)
+    keys = [(results.name, i, 0) for i in range(first, last)]
+    layer = f"round-{results.name}"
+    tasks = results.__dask_optimize__(results.__dask_graph__(), keys)
     graph = HighLevelGraph.from_collections(layer, tasks, dependencies=())
     return [Delayed(key, graph, layer=layer) for key in keys]  # type: ignore[no-untyped-call]
 
 
-def _itself(frame: Any) -> Any:
+def _identity(frame: Any) -> Any:
+    """Return a partition of a data frame unchanged, as a chunk of an array."""
     return frame
 
 
-def _answer(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
-    """Call a function of a block on a worker; what goes wrong with the data says where."""
-    i = block_id[0] - call.first
+def _apply_call(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
+    """Apply the function of a call to a block, on a worker; errors in the data name the block."""
+    i = block_id[0] - call.first_block
     place = call.places[i] if call.places else Place(f"block {i}", 0)
-    if getattr(block, "ndim", None) != 2 or block.shape[1] != call.n_features:
-        has = f"{block.shape[1]} features" if getattr(block, "ndim", None) == 2 else "no rows and columns"
-        raise BlockError(f"{place.title}: has {has} where {call.n_features} features are expected")
-    stream = Stream(
-        lambda _: iter([block]),
-        place.title,
-        n_samples=block.shape[0],
-        names=call.names,
-        in_background=False,
-        first=place.first,
-    )
     try:
-        with one_blas_thread():  # workers have as many as there are cores
-            return call.function(stream, *place.own, *call.arguments)
+        require_two_dimensions(getattr(block, "shape", ()), place.title)
+        n_samples, n_features = block.shape
+        if n_features != call.n_features:
+            raise ValueError(f"has {n_features} features, but {call.n_features} features are expected")
+        stream = Stream(
+            lambda _: iter([block]),
+            place.title,
+            n_samples=n_samples,
+            names=call.names,
+            in_background=False,
+            first=place.first_row,
+        )
+        with one_blas_thread():  # a worker already has one thread per core
+            return call.function(stream, *place.arguments, *call.arguments)
     except (ValueError, TypeError) as error:
         message = str(error)
         raise BlockError(message if place.title in message else f"{place.title}: {message}") from error
 
 
-def _piece(answer: Any, k: int, width: int) -> Any:
-    return answer[k].reshape(len(answer[k]), width)
+def _select_output(results: Any, k: int, width: int) -> Any:
+    """Return output number ``k`` of the results for a block, as a matrix with ``width`` columns."""
+    return results[k].reshape(len(results[k]), width)
 
 
-def _sum(*terms: Any) -> Any:
-    there = [term for term in terms if term is not None]
-    return reduce(add, there) if there else None
+def _add(*terms: Any) -> Any:
+    """Return the sum of the terms that are not None; None if there are none."""
+    present = [term for term in terms if term is not None]
+    return reduce(add, present) if present else None
 
 
-def _patiently(lazy: Callable[[], Any]) -> Any:
-    """Compute a lazy value, again if workers die under it more often than Dask puts up with.
+def _compute_with_retries(make_lazy: Callable[[], Any]) -> Any:
+    """Compute the lazy value that ``make_lazy`` returns, again if Dask gives up because workers have died.
 
-    It is made anew each time: Dask remembers what has failed by its name.
+    The value is made anew for each attempt, because Dask remembers by its name that it has failed.
     """
-    with one_blas_thread():  # Dask has a thread for each core if there is no cluster
-        for _ in range(ATTEMPTS - 1):
+    with one_blas_thread():  # without a cluster, Dask computes in one thread per core of this process
+        for _ in range(RETRIES.attempts - 1):
             try:
-                return lazy().compute()
+                return make_lazy().compute()
             except _killed_worker():
-                time.sleep(PAUSE)
-        return lazy().compute()
+                time.sleep(RETRIES.pause)
+        return make_lazy().compute()
 
 
 def check_workers(version: str) -> None:
-    """Say so if workers do not have this library: they could only die of what they are sent."""
+    """Raise a clear error, instead of failing on unpickling, if a worker lacks this version of the library.
+
+    Parameters
+    ----------
+    version : str
+        The version of the library on the client.
+
+    Raises
+    ------
+    RuntimeError
+        If a worker has another version, or cannot import the library.
+    """
     from dask.base import get_scheduler
 
     client: Any = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call]
-    if not hasattr(client, "run"):  # no cluster
+    if not hasattr(client, "run"):  # there is no cluster
         return
-    for worker, found in client.run(eval, VERSION, on_error="return").items():
+    for worker, found in client.run(eval, VERSION_EXPRESSION, on_error="return").items():
         if isinstance(found, ImportError) or (isinstance(found, str) and found != version):
-            has = f"maxnorm {found}" if isinstance(found, str) else "no maxnorm"
-            raise RuntimeError(f"worker {worker} has {has}; install maxnorm {version} on all workers")
+            installed = f"maxnorm {found}" if isinstance(found, str) else "no maxnorm"
+            raise RuntimeError(f"worker {worker} has {installed}; install maxnorm {version} on all workers")
 
 
 def _killed_worker() -> type[BaseException] | tuple[()]:
+    """Return the exception that Dask raises when it gives up a task whose workers have died."""
     try:
         from distributed import KilledWorker
-    except ImportError:  # without it there are no workers
+    except ImportError:  # there are no workers without distributed
         return ()
     return KilledWorker

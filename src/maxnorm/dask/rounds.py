@@ -145,7 +145,7 @@ def apply_lazily(
     learner: Learner, state: State, blocks: Blocks, read: Reader, answer: Answer, outputs: Sequence[Output]
 ) -> list[Any]:
     """Return the answers for all samples as Dask arrays that are not computed yet."""
-    return blocks.lazily(_answer_block, outputs, learner, state, read, answer, list(outputs))
+    return blocks.map_lazily(_answer_block, outputs, learner, state, read, answer, list(outputs))
 
 
 def _answer_block(
