@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 	$(BIN)/maxnorm demo
 
 test: lint
-	$(BIN)/pytest -q -n auto
+	$(BIN)/pytest -q -n auto --dist loadgroup
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py

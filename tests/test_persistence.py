@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ MODELS = [
     OnlineRobustPCA(np.int64(3), noise="l21", random_state=np.random.RandomState(0)),
     MaxNormCompletion(3, lambda1=np.float64(0.1), random_state=0),
 ]
-NAMES = ["capped", "l1", "capped-l1-with-init", "robust-pca", "completion"]
+NAMES = ["capped", "l1", "nuclear-norm", "capped-l1-with-init", "robust-pca", "completion"]
 
 
 def state_arrays(model):
@@ -39,8 +40,8 @@ def state_arrays(model):
     progress = model._progress
     return [
         progress.state.L,
-        *vars(progress.state.statistics).values(),
-        *vars(progress.state.scales).values(),
+        *(getattr(progress.state.statistics, f.name) for f in fields(progress.state.statistics)),
+        *(getattr(progress.state.scales, f.name) for f in fields(progress.state.scales)),
         progress.state.n_samples,
         progress.state.n_steps,
         progress.state.time,

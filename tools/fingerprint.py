@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import dask
 import dask.array as da
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-import dask
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.noise import L1

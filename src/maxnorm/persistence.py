@@ -60,7 +60,7 @@ VALUES = {
 }
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # a constant, so that the same model gives the same bytes
 CALLBACK_PREFIXES = ("_skl_", "_callback_", "_parent_callback_")  # attributes of scikit-learn's callbacks
-NOT_SAVED = (*CALLBACK_PREFIXES, "_ahead", "_metadata_request")
+NOT_SAVED = (*CALLBACK_PREFIXES, "_cache", "_metadata_request")
 
 # Names of parameters, classes and fields that format 1 (maxnorm 0.1) had, and what they are called now.
 PARAMETERS_OF_FORMAT_1 = {"basis": "basis_update", "statistics": "gram"}

@@ -2,12 +2,12 @@
 
 import pickle
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-import dask
 import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.norms import DivergenceError

@@ -1,11 +1,11 @@
 """What a model is after an error, and after parameters were changed between calls."""
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import dask
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.norms import DivergenceError
 from maxnorm.dask.blocks import BlockError

@@ -12,6 +12,8 @@ from scipy.sparse import csr_array, vstack
 
 from maxnorm.core.types import Array, Mask
 
+KINDS = (np.ndarray, csr_array)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -24,7 +26,7 @@ class Batch:
     values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones
 
     def __post_init__(self) -> None:
-        if not isinstance(self.values, np.ndarray | csr_array):
+        if not isinstance(self.values, KINDS):
             raise TypeError(f"a batch is a NumPy array or a csr_array, not a {type(self.values).__name__}")
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -78,7 +79,7 @@ class Scales:
         """Robust standard deviation of an entry of the data about zero; zero before any data."""
         return math.exp(self.entry / self.weight) if self.weight else 0.0
 
-    @property
+    @cached_property
     def residual_scale(self) -> float:
         """Recent robust scale of the residual; that of the data before anything is learnt."""
         if not self.recent_weight:

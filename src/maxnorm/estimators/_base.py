@@ -139,6 +139,15 @@ class SavedMixin:
         persistence.save(self, path)
 
 
+class Cache:
+    """What an estimator has computed from its parameters and its progress, and can compute again."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Any] = []  #: of the learner
+        self.learner: Learner | None = None
+        self.ahead: tuple[Progress, Learner, State] | None = None  #: the state with the waiting rows learnt
+
+
 class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The scikit-learn API around a learner; subclasses say which learner, and what ``transform`` returns."""
 
@@ -189,7 +198,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         with self._restoring(X):
             self.__dict__.pop("_progress", None)
-            learner = self.make_learner()
+            self._cache = Cache()
+            learner = self._learner()
             source = self._source(X, reset=True)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
         self._warn_if_nearly_zero()
@@ -216,11 +226,12 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         self : object
             The estimator.
         """
-        monitor = Monitor(self, callback, self._keep)
-        learner = self.make_learner()
+        watch = None if callback is None else Monitor(self, callback, self._keep).watch
         with self._restoring(X), suppress(StopLearning):
+            self.__dict__.setdefault("_cache", Cache())
+            learner = self._learner()
             source = self._source(X, reset=not self.__sklearn_is_fitted__())
-            self._learn(learner, source, monitor.watch)
+            self._learn(learner, source, watch)
         return self
 
     def _restoring(self, X: Samples) -> AbstractContextManager[None]:
@@ -251,6 +262,17 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         self._check_parameters()
         return self._dense_learner()
+
+    def _learner(self) -> Any:
+        """Return the learner, made anew only if a parameter has changed, which saves time on single rows."""
+        cache = self.__dict__.get("_cache")
+        if cache is None:
+            return self.make_learner()
+        has_data = self.__sklearn_is_fitted__() and self._progress.state.scales.weight > 0.0
+        parameters = [has_data, *(value for name, value in vars(self).items() if name[0] != "_")]
+        if len(parameters) != len(cache.parameters) or not all(map(is_, parameters, cache.parameters)):
+            cache.learner, cache.parameters = self.make_learner(), parameters
+        return cache.learner
 
     def _dense_learner(self, **changes: Any) -> DenseLearner:
         parameters: dict[str, Any] = {
@@ -339,7 +361,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     def _source(self, X: Samples, *, reset: bool) -> Batch | Stream | Blocks:
         """Return X as a validated batch, a stream or Dask blocks."""
-        return Blocks.of(X) if is_dask(X) else self._rows(X, reset=reset)
+        return Blocks.of(X) if is_streamed(X) and is_dask(X) else self._rows(X, reset=reset)
 
     def _rows(self, X: Samples, *, reset: bool = False) -> Batch | Stream:
         return open_stream(X) if is_streamed(X) else validate_array(self, X, reset=reset)
@@ -456,7 +478,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     def _apply(self, X: Samples, answer: Answer) -> list[Any]:
         """Return an answer for all samples of X, computed block by block from one snapshot of the model."""
         check_is_fitted(self)
-        learner = self.make_learner()
+        learner = self._learner()
         state = self._current_state(learner)
         if is_dask(X):
             return self._apply_lazily(X, learner, state, answer)
@@ -494,16 +516,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         progress = self._progress
         if not progress.waiting:
             return progress.state.lock()
-        parameters = [value for name, value in vars(self).items() if not name.startswith("_")]
-        known = self.__dict__.get("_ahead")
-        if known is not None and known[0] is progress and all(map(is_, known[1], parameters)):
-            return known[2]
-        state = flush(learner or self.make_learner(), progress).state.lock()
-        self._ahead = (progress, parameters, state)
-        return state
+        learner = learner or self._learner()
+        cache = self.__dict__.get("_cache", Cache())
+        if cache.ahead is None or cache.ahead[0] is not progress or cache.ahead[1] is not learner:
+            cache.ahead = (progress, learner, flush(learner, progress).state.lock())
+        return cache.ahead[2]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_ahead"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_cache"}
 
     @property
     def components_(self) -> Array:
@@ -529,13 +549,13 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def lambda1_(self) -> float:
         """Weight of the norm in use, given or following the data."""
-        learner = self.make_learner()
+        learner = self._learner()
         return float(learner.norm_at(self._current_state(learner)).lambda1)
 
     @property
     def lambda2_(self) -> float:
         """Weight of the noise in use, given or following the data; NaN if the noise has none."""
-        learner = self.make_learner()
+        learner = self._learner()
         return float(getattr(learner.noise_at(self._current_state(learner)), "lambda2", math.nan))
 
     @property
@@ -549,7 +569,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def objective_(self) -> float:
         """The surrogate g_t(L) of Eq. (3.1), the weighted mean cost of the samples learnt from."""
-        learner = self.make_learner()
+        learner = self._learner()
         state = self._current_state(learner)
         return surrogate(state, learner.norm_at(state))
 
@@ -621,4 +641,6 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
 
 def is_streamed(X: Any) -> bool:
     """Return whether X is learnt from piece by piece: a stream, a Dask collection or a sparse matrix."""
+    if type(X) is np.ndarray:  # the common case, which must be fast for single rows
+        return False
     return isinstance(X, Stream) or sp.issparse(X) or is_dask(X)

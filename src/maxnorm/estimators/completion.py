@@ -208,7 +208,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         check_is_fitted(self)
         if rows is None and columns is None:
             return self._apply(X, PredictionAnswer(self.value_range))[0]
-        learner, Z = self.make_learner(), self._all_rows(X)
+        learner, Z = self._learner(), self._all_rows(X)
         if rows is None or columns is None:
             raise ValueError("rows and columns are the two parts of positions; pass both of them or neither")
         positions = _as_index(rows), _as_index(columns)
@@ -241,7 +241,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         check_is_fitted(self)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
-        learner = self.make_learner()
+        learner = self._learner()
         columns, values = learner.recommend(self._all_rows(X), self._current_state(learner), k)
         return Recommendations(columns, clip(values, self.value_range))
 
