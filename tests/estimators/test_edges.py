@@ -215,7 +215,7 @@ def test_masked_entries_are_missing_entries():
     [
         ({"init": np.zeros((2, 3))}, "init is zero, from which nothing can be learnt; pass init='random'"),
         ({"init": None}, "init of MaxNormDecomposition must be 'random' or an array"),
-        ({"noise": dict}, "noise of MaxNormDecomposition must be"),
+        ({"noise": {}}, "noise of MaxNormDecomposition must be"),
     ],
 )
 def test_first_bases_and_noises_that_cannot_work_are_refused(parameters, message):
