@@ -99,6 +99,8 @@ def completion_cases(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     for name, settings in COMPLETION.items():
         for label, X in (("gaps", GAPS), ("clean", CLEAN), ("csr", RATINGS)):
             yield f"{name}, {label}", lambda X=X, s=settings: fingerprint(fitted(X, **s), X)
+    single = GAPS.astype(np.float32)
+    yield "single precision", lambda: fingerprint(fitted(single), single)
     yield "rank chosen, csr", lambda: fingerprint(fitted(RATINGS, "auto"), RATINGS)
     yield "rank chosen, robust", lambda: fingerprint(fitted(CLEAN, "auto", noise="capped"), CLEAN)
     yield "rank chosen, dense", lambda: fingerprint(fitted(CLEAN, "auto"), CLEAN)

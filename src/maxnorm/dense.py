@@ -86,9 +86,9 @@ class DenseLearner(Learner):
     # -- how rows are cut into batches ----------------------------------------------------------------
 
     def rows_needed(self, state: State) -> int:
-        return (
-            defaults.batch_size(state, self.half_life) if self.batch_size == "auto" else int(self.batch_size)
-        )
+        if self.batch_size == "auto":
+            return defaults.batch_size(state, self.half_life)
+        return int(self.batch_size)
 
     def choose(self, state: State, rows: Batch, last: bool) -> State | None:
         if not self.is_choosing_rank(state):
@@ -173,7 +173,8 @@ class DenseLearner(Learner):
         return NOISES[self.noise](state, None if self.lambda2 == "auto" else float(self.lambda2))
 
     def norm_at(self, state: State) -> FactorNorm:
-        return norm_at(self.norm, self.lambda1, self.basis_update, state, state.statistics, state.L)
+        L = state.L.astype(np.float64, copy=False)
+        return norm_at(self.norm, self.lambda1, self.basis_update, state, state.statistics, L)
 
     def rows_per_slice(self, batch: Batch, settings: DenseSettings) -> int:
         return max(1, SLICE_ENTRIES // batch.shape[1])
@@ -195,8 +196,7 @@ def norm_at(
         return norm
     chosen = state.selection
     if lambda1 == "auto" and chosen is not None and chosen.weight is not None:
-        L64 = L.astype(np.float64, copy=False)
-        return weighted_max_norm(statistics, L64, chosen.weight, chosen.prior, basis_update)
+        return weighted_max_norm(statistics, L, chosen.weight, chosen.prior, basis_update)
     return NORMS[norm](state, None if lambda1 == "auto" else float(lambda1), basis_update)
 
 

@@ -5,6 +5,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.norms import DivergenceError
@@ -114,3 +115,18 @@ def test_no_positions_give_no_predictions():
     assert model.predict(ratings, [], []).shape == (0,)
     with pytest.raises(ValueError, match="pass both of them or neither"):
         model.predict(ratings, rows=[1])
+
+
+def test_samples_that_do_not_converge_are_reported_for_blocks_too():
+    model = MaxNormDecomposition(3, noise="l1", max_iter=1, random_state=0).fit(X)
+    blocks = da.from_array(X, chunks=(200, -1))
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.warns(ConvergenceWarning, match="of 200 samples did not reach tol=1e-06; raise max_iter"),
+    ):
+        model.transform(blocks).compute()
+
+
+def test_an_unfitted_model_has_no_fitted_attributes_whatever_its_parameters():
+    for name in ("lambda1_", "lambda2_", "objective_", "components_", "n_iter_", "selection_", "state_"):
+        assert not hasattr(MaxNormCompletion(2, lambda1=-1.0), name)

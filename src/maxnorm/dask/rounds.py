@@ -142,17 +142,36 @@ def _measure_block(
 
 
 def apply_lazily(
-    learner: Learner, state: State, blocks: Blocks, read: Reader, answer: Answer, outputs: Sequence[Output]
+    learner: Learner,
+    state: State,
+    blocks: Blocks,
+    read: Reader,
+    answer: Answer,
+    outputs: Sequence[Output],
+    report: Callable[[int, int], object],
 ) -> list[Any]:
-    """Return the answers for all samples as Dask arrays that are not computed yet."""
-    return blocks.map_lazily(_answer_block, outputs, learner, state, read, answer, list(outputs))
+    """Return the answers for all samples as Dask arrays that are not computed yet.
+
+    ``report`` is called for every block with the number of samples that did not converge, and of all samples.
+    """
+    return blocks.map_lazily(_answer_block, outputs, learner, state, read, answer, list(outputs), report)
 
 
 def _answer_block(
-    block: Stream, learner: Learner, state: State, read: Reader, answer: Answer, outputs: list[Output]
+    block: Stream,
+    learner: Learner,
+    state: State,
+    read: Reader,
+    answer: Answer,
+    outputs: list[Output],
+    report: Callable[[int, int], object],
 ) -> tuple[Array, ...]:
     for raw in block:
         rows = read(raw, block.first)
-        parts = [answer(piece, code, state) for piece, code in apply(learner, state, rows)]
+        parts, n_unfinished = [], 0
+        for piece, code in apply(learner, state, rows):
+            parts.append(answer(piece, code, state))
+            n_unfinished += int((~code.converged).sum())
+        report(n_unfinished, len(rows))
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
     return tuple(output.empty for output in outputs)

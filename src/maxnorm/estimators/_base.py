@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from numbers import Integral, Real
 from operator import is_
 from typing import Any, Literal, NamedTuple, Self
@@ -478,8 +479,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     def _apply(self, X: Samples, answer: Answer) -> list[Any]:
         """Return an answer for all samples of X, computed block by block from one snapshot of the model."""
         check_is_fitted(self)
-        learner = self._learner()
-        state = self._current_state(learner)
+        learner, state = self._snapshot()
         if is_dask(X):
             return self._apply_lazily(X, learner, state, answer)
         parts, n_samples, n_unfinished = [], 0, 0
@@ -488,13 +488,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
                 parts.append(answer(block, code, state))
                 n_samples += len(block)
                 n_unfinished += int((~code.converged).sum())
-        if n_unfinished:
-            warnings.warn(
-                f"{n_unfinished} of {n_samples} samples did not reach tol={self.tol}; "
-                "raise max_iter, or accept the result with a larger tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        warn_if_unfinished(n_unfinished, n_samples, tol=self.tol, stacklevel=4)
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
     def _apply_lazily(self, X: Samples, learner: Learner, state: State, answer: Answer) -> list[Any]:
@@ -502,7 +496,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         check_features(self, blocks.names, blocks.n_features, "the Dask collection")
         dtype = np.dtype(np.float64) if blocks.is_sparse and self._keeps_sparse else blocks.dtype
         outputs = [output.with_dtype(output.dtype or dtype) for output in answer.outputs(state)]
-        return apply_lazily(learner, state, blocks, BatchReader(self._keeps_sparse), answer, outputs)
+        report = partial(warn_if_unfinished, tol=self.tol)
+        return apply_lazily(learner, state, blocks, BatchReader(self._keeps_sparse), answer, outputs, report)
 
     # -- what was learnt ------------------------------------------------------------------------------
 
@@ -510,6 +505,13 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     def state_(self) -> State:
         """Everything that was learnt, waiting rows included; its arrays are read-only."""
         return self._current_state()
+
+    def _snapshot(self) -> tuple[Any, State]:
+        """Return the learner and the state, which belong together; an unfitted model has neither."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        learner = self._learner()
+        return learner, self._current_state(learner)
 
     def _current_state(self, learner: Learner | None = None) -> State:
         """Return the state with the waiting rows learnt, which is remembered until something changes."""
@@ -549,14 +551,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def lambda1_(self) -> float:
         """Weight of the norm in use, given or following the data."""
-        learner = self._learner()
-        return float(learner.norm_at(self._current_state(learner)).lambda1)
+        learner, state = self._snapshot()
+        return float(learner.norm_at(state).lambda1)
 
     @property
     def lambda2_(self) -> float:
         """Weight of the noise in use, given or following the data; NaN if the noise has none."""
-        learner = self._learner()
-        return float(getattr(learner.noise_at(self._current_state(learner)), "lambda2", math.nan))
+        learner, state = self._snapshot()
+        return float(getattr(learner.noise_at(state), "lambda2", math.nan))
 
     @property
     def selection_(self) -> dict[str, list[Any]]:
@@ -569,8 +571,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     @property
     def objective_(self) -> float:
         """The surrogate g_t(L) of Eq. (3.1), the weighted mean cost of the samples learnt from."""
-        learner = self._learner()
-        state = self._current_state(learner)
+        learner, state = self._snapshot()
         return surrogate(state, learner.norm_at(state))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -637,6 +638,17 @@ class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
             The coefficients of each sample.
         """
         return self._apply(X, CoefficientAnswer())[0]
+
+
+def warn_if_unfinished(n_unfinished: int, n_samples: int, *, tol: float, stacklevel: int = 2) -> None:
+    """Warn of samples whose coefficients did not reach the tolerance."""
+    if n_unfinished:
+        warnings.warn(
+            f"{n_unfinished} of {n_samples} samples did not reach tol={tol}; "
+            "raise max_iter, or accept the result with a larger tol",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def is_streamed(X: Any) -> bool:

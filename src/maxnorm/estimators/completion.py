@@ -208,7 +208,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         check_is_fitted(self)
         if rows is None and columns is None:
             return self._apply(X, PredictionAnswer(self.value_range))[0]
-        learner, Z = self._learner(), self._all_rows(X)
+        (learner, state), Z = self._snapshot(), self._all_rows(X)
         if rows is None or columns is None:
             raise ValueError("rows and columns are the two parts of positions; pass both of them or neither")
         positions = _as_index(rows), _as_index(columns)
@@ -220,7 +220,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         for name, index, length in zip(("rows", "columns"), positions, Z.shape, strict=True):
             if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
                 raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
-        return clip(learner.predict(Z, self._current_state(learner), positions), self.value_range)
+        return clip(learner.predict(Z, state, positions), self.value_range)
 
     def recommend(self, X: Samples, k: int = 10) -> Recommendations:
         """Return the columns with the highest predicted values in each row, observed columns excluded.
@@ -241,8 +241,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         check_is_fitted(self)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
-        learner = self._learner()
-        columns, values = learner.recommend(self._all_rows(X), self._current_state(learner), k)
+        learner, state = self._snapshot()
+        columns, values = learner.recommend(self._all_rows(X), state, k)
         return Recommendations(columns, clip(values, self.value_range))
 
     def _all_rows(self, X: Samples) -> Batch:
