@@ -111,8 +111,9 @@ def test_predictions_of_completion_pass_through_a_wrapped_learner():
 
 def test_no_positions_give_no_predictions():
     ratings = sp.random_array((50, 10), density=0.4, rng=0, format="csr")
-    model = MaxNormCompletion(2, random_state=0).fit(ratings)
-    assert model.predict(ratings, [], []).shape == (0,)
+    for noise in ("none", "capped"):
+        model = MaxNormCompletion(2, noise=noise, random_state=0).fit(ratings)
+        assert model.predict(ratings, [], []).shape == (0,)
     with pytest.raises(ValueError, match="pass both of them or neither"):
         model.predict(ratings, rows=[1])
 

@@ -9,11 +9,11 @@ import numpy as np
 from maxnorm import MaxNormDecomposition
 
 rng = np.random.default_rng(0)
-basis = rng.standard_normal((20, 1000))
-model = MaxNormDecomposition(n_components=20, max_iter=5, random_state=0)
+basis = rng.standard_normal((5, 300))
+model = MaxNormDecomposition(n_components=5, max_iter=5, random_state=0)
 peaks = []
 for k in range(100):
-    X = rng.standard_normal((1000, 20)) @ basis
+    X = rng.standard_normal((1000, 5)) @ basis
     X[rng.random(X.shape) < 0.05] += 100
     model.partial_fit(X)
     if k in (9, 99):

@@ -220,6 +220,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         for name, index, length in zip(("rows", "columns"), positions, Z.shape, strict=True):
             if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
                 raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
+        if not positions[0].size:
+            return np.empty(0)
         return clip(learner.predict(Z, state, positions), self.value_range)
 
     def recommend(self, X: Samples, k: int = 10) -> Recommendations:
