@@ -229,7 +229,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """
         watch = None if callback is None else Monitor(self, callback, self._keep).watch
         with self._restoring(X), suppress(StopLearning):
-            self.__dict__.setdefault("_cache", Cache())
+            if "_cache" not in self.__dict__:
+                self._cache = Cache()
             learner = self._learner()
             source = self._source(X, reset=not self.__sklearn_is_fitted__())
             self._learn(learner, source, watch)
@@ -270,7 +271,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         if cache is None:
             return self.make_learner()
         has_data = self.__sklearn_is_fitted__() and self._progress.state.scales.weight > 0.0
-        parameters = [has_data, *(value for name, value in vars(self).items() if name[0] != "_")]
+        parameters = [value for name, value in vars(self).items() if name[0] != "_"]
+        parameters.append(has_data)
         if len(parameters) != len(cache.parameters) or not all(map(is_, parameters, cache.parameters)):
             cache.learner, cache.parameters = self.make_learner(), parameters
         return cache.learner
@@ -328,10 +330,9 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             return
         if watch is None and isinstance(source, Stream):
             watch = self._keep
-        for row, batch in self._batches(source):
-            if self.__sklearn_is_fitted__():
-                progress = self._progress
-            else:
+        for row, batch in [(0, source)] if isinstance(source, Batch) else self._batches(source):
+            progress = self.__dict__.get("_progress")
+            if progress is None:
                 progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
             rows = in_precision(batch, progress.state.L.dtype, row)
             self._progress = take(learner, progress, rows, watch)
