@@ -72,8 +72,9 @@ def test_the_smooth_norm_gives_smoother_components_than_the_nuclear_norm(page):
     waves = np.stack([np.sin(2 * np.pi * k * t) for k in (1, 2, 3)])
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 3)) @ waves + 0.5 * rng.standard_normal((300, 60))
-    smooth = MaxNormDecomposition(3, norm=page["SmoothNorm"](0.1, smoothness=50.0), noise="none").fit(X)
-    plain = OnlineRobustPCA(3, lambda1=0.1, noise="none").fit(X)
+    norm = page["SmoothNorm"](0.1, smoothness=50.0)
+    smooth = MaxNormDecomposition(3, norm=norm, noise="none", random_state=0).fit(X)
+    plain = OnlineRobustPCA(3, lambda1=0.1, noise="none", random_state=0).fit(X)
 
     def roughness(model):
         return np.sum(np.diff(model.components_) ** 2) / np.sum(model.components_**2)

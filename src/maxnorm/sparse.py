@@ -130,7 +130,7 @@ class SparseLearner(Learner):
     def _weights(
         self, time: int, now: int, forgetting: float, half_life: float | None
     ) -> tuple[Array, float]:
-        """Return the weights of the samples of a batch, and the share that earlier samples keep of theirs."""
+        """Return the weights of the samples of a batch, and the factor of the weights of earlier samples."""
         if self.refit:
             return np.ones(now - time), 0.0
         weights = remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life)

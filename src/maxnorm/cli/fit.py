@@ -36,8 +36,8 @@ from maxnorm.cli.training import TrainingRun
     "--checkpoint-every",
     type=click.IntRange(1),
     metavar="ROWS",
-    help="Save the model at the first update of the basis after every so many rows. By default, it is saved "
-    "only at the end, on Ctrl-C and on errors.",
+    help="Save the model each time this many rows have been read, at the next update of the basis. By "
+    "default, it is saved only at the end, on Ctrl-C and on errors.",
 )
 @click.option(
     "--resume",
