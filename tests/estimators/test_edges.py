@@ -1,6 +1,7 @@
 """Any unit, shape and degenerate data: a right result, or an error that names the remedy."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
@@ -123,7 +124,7 @@ def test_the_weights_in_use_are_reported_and_the_parameters_stay_as_given():
         ("tol", -1e-3, "tol of .* a finite number of at least 0, got -0.001"),
         ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
         ("noise", "l2", "noise of .* must be one of 'capped', 'l1', .*, got 'l2'"),
-        ("noise", 3, "an instance with the members prox, value"),
+        ("noise", 3, "an object that implements maxnorm.core.noise.Noise"),
         ("init", "zeros", "init of .* must be 'random' or an array"),
         (
             "init",
@@ -287,3 +288,12 @@ def test_parameters_are_checked_before_waiting_rows_are_learnt_from():
     model.noise = "unknown"
     with pytest.raises(ValueError, match="noise of MaxNormDecomposition"):
         model.transform(np.ones((1, 6)))
+
+
+def test_dates_in_a_data_frame_are_refused_with_a_remedy():
+    frame = pd.DataFrame(
+        {"time": pd.date_range("2026-01-01", periods=4), "a": 1.0, "b": [1.0, 2.0, 3.0, 4.0]}
+    )
+    with pytest.raises(ValueError, match="but the columns 'time' hold dates or times; drop them"):
+        MaxNormDecomposition(1).fit(frame)
+    assert MaxNormDecomposition(1, random_state=0).fit(frame.set_index("time")).n_features_in_ == 2

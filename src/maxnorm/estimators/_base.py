@@ -47,7 +47,6 @@ from maxnorm.estimators.validation import (
     check_features,
     check_number,
     check_plugin,
-    fitted_or_nothing,
     invalid,
     set_features,
     validate_array,
@@ -238,7 +237,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     def _restoring(self, X: Samples) -> AbstractContextManager[None]:
         """Return a context that undoes a failed call; what was learnt from a stream is kept."""
-        return fitted_or_nothing(self) if is_streamed(X) else all_or_nothing(self)
+        return all_or_nothing(self, keep_fitted=is_streamed(X))
 
     def flush(self) -> Self:
         """Learn from the rows that wait for the rest of their batch, as ``fit`` does at its end.
@@ -270,9 +269,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         cache = self.__dict__.get("_cache")
         if cache is None:
             return self.make_learner()
-        has_data = self.__sklearn_is_fitted__() and self._progress.state.scales.weight > 0.0
         parameters = [value for name, value in vars(self).items() if name[0] != "_"]
-        parameters.append(has_data)
+        parameters.append(self._has_data)
         if len(parameters) != len(cache.parameters) or not all(map(is_, parameters, cache.parameters)):
             cache.learner, cache.parameters = self.make_learner(), parameters
         return cache.learner
@@ -294,10 +292,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         }
         return DenseLearner(**parameters | changes)
 
+    @property
+    def _has_data(self) -> bool:
+        """Whether samples that are not zero have been learnt from, after which the first basis is history."""
+        return self.__sklearn_is_fitted__() and self._progress.state.scales.weight > 0.0
+
     def _first_basis(self) -> Array | None:
         """Return the first basis that was given; None if it is random or no longer needed."""
-        has_data = self.__sklearn_is_fitted__() and self._progress.state.scales.weight
-        if isinstance(self.init, str) or has_data:
+        if isinstance(self.init, str) or self._has_data:
             return None
         init: Array = check_array(self.init, dtype=np.float64, input_name="init")
         if not init.any():
@@ -330,7 +332,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             return
         if watch is None and isinstance(source, Stream):
             watch = self._keep
-        for row, batch in [(0, source)] if isinstance(source, Batch) else self._batches(source):
+        for row, batch in self._batches(source):
             progress = self.__dict__.get("_progress")
             if progress is None:
                 progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
@@ -521,9 +523,10 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             return progress.state.lock()
         learner = learner or self._learner()
         cache = self.__dict__.get("_cache", Cache())
-        if cache.ahead is None or cache.ahead[0] is not progress or cache.ahead[1] is not learner:
-            cache.ahead = (progress, learner, flush(learner, progress).state.lock())
-        return cache.ahead[2]
+        ahead = cache.ahead
+        if ahead is None or ahead[0] is not progress or ahead[1] is not learner:
+            cache.ahead = ahead = (progress, learner, flush(learner, progress).state.lock())
+        return ahead[2]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_cache"}

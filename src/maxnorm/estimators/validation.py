@@ -23,24 +23,16 @@ PRECISIONS = [np.float64, np.float32]
 
 
 @contextmanager
-def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Restore the attributes of an estimator if an error is raised: bad input must not spoil a model."""
+def all_or_nothing(estimator: BaseEstimator, *, keep_fitted: bool = False) -> Iterator[None]:
+    """Restore the attributes of an estimator if an error is raised: bad input must not spoil a model.
+
+    With ``keep_fitted``, what was learnt before the error is kept, if anything was.
+    """
     before = dict(estimator.__dict__)
     try:
         yield
     except BaseException:
-        restore(estimator, before)
-        raise
-
-
-@contextmanager
-def fitted_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Restore the attributes of an estimator if an error is raised before anything was learnt."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        if not estimator.__sklearn_is_fitted__():
+        if not (keep_fitted and estimator.__sklearn_is_fitted__()):
             restore(estimator, before)
         raise
 
@@ -66,7 +58,7 @@ def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
     if reset or not _needs_no_conversion(estimator, X):
-        with _advice_on_text():
+        with _advice_on_text(X):
             X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
     return check_range(Batch(np.asarray(X)))
 
@@ -83,7 +75,7 @@ class BatchReader:
             return check_range(Batch(_observed_entries(raw)), first_row)
         if sp.issparse(raw):
             raw = sp.csr_array(raw).toarray()
-        with _advice_on_text():
+        with _advice_on_text(raw):
             Z = check_array(raw, dtype=PRECISIONS, ensure_all_finite=False, order="C", input_name="X")
         return check_range(Batch(Z), first_row)
 
@@ -113,14 +105,19 @@ def check_features(
 
 
 @contextmanager
-def _advice_on_text() -> Iterator[None]:
-    """Add a remedy to the error about text in the data."""
+def _advice_on_text(X: Any) -> Iterator[None]:
+    """Add a remedy to the errors about text and dates in the data."""
     try:
         yield
     except ValueError as error:
         if "could not convert" in str(error):
             raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
         raise
+    except np.exceptions.DTypePromotionError as error:  # a data frame with dates beside numbers
+        dates = ", ".join(repr(name) for name, dtype in X.dtypes.items() if dtype.kind in "mM")
+        raise ValueError(
+            f"X must be numeric, but the columns {dates} hold dates or times; drop them or make them the index"
+        ) from error
 
 
 def _observed_entries(raw: Any) -> sp.csr_array:
@@ -221,8 +218,7 @@ def check_plugin(
         raise invalid(
             estimator,
             parameter,
-            f"one of {known}, or an instance with the members {', '.join(members)} of "
-            f"{kind.__module__}.{kind.__name__}",
+            f"one of {known}, or an object that implements {kind.__module__}.{kind.__name__}",
         )
 
 
