@@ -116,7 +116,8 @@ def _advice_on_text(X: Any) -> Iterator[None]:
     except np.exceptions.DTypePromotionError as error:  # a data frame with dates beside numbers
         dates = ", ".join(repr(name) for name, dtype in X.dtypes.items() if dtype.kind in "mM")
         raise ValueError(
-            f"X must be numeric, but the columns {dates} hold dates or times; drop them or make them the index"
+            f"X must be numeric, but the columns {dates} hold dates or times; drop them or make them the "
+            "index"
         ) from error
 
 
