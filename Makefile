@@ -13,7 +13,7 @@ help:
 	@echo "make clean  remove the virtual environment and what the tools have left"
 
 demo: $(VENV)/.demo
-	$(BIN)/maxnorm demo
+	$(BIN)/maxnorm demo --overwrite
 
 test: lint
 	$(BIN)/pytest -q -n auto --dist loadgroup

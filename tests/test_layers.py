@@ -10,7 +10,7 @@ import pytest
 import maxnorm
 
 LAYERS = (
-    ("core",),  # arrays only
+    ("core", "files"),  # arrays only, and files that are replaced as a whole
     ("learner", "dense", "sparse", "selection"),  # what learns online
     ("streams", "dask", "persistence", "metrics", "datasets"),  # where data come from, and where models go
     ("estimators",),  # scikit-learn

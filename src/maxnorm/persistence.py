@@ -14,7 +14,6 @@ import os
 import platform
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from maxnorm.core.scales import Scales
 from maxnorm.core.state import Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
+from maxnorm.files import replacing
 from maxnorm.learner import Progress
 
 FORMAT = 2
@@ -80,7 +80,6 @@ def save(
     The file is written under a temporary name, flushed to disk and renamed, so that readers see either the
     previous model or the complete new one.
     """
-    path = Path(path)
     name = type(estimator).__name__
     if name not in ESTIMATORS or type(estimator) is not getattr(maxnorm, name):
         raise TypeError(f"{name} is not an estimator of maxnorm, so that it cannot be saved; pickle it")
@@ -108,7 +107,9 @@ def save(
         "sha256": {key: hashlib.sha256(content).hexdigest() for key, content in contents.items()},
     }
     contents = {HEADER: json.dumps(header, indent=1).encode(), **contents}
-    _replace_file(path, contents)
+    with replacing(Path(path)) as part, zipfile.ZipFile(part, "w") as archive:
+        for member, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(member, ARCHIVE_DATE), content)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -264,35 +265,3 @@ def _npy(array: Array) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
-
-
-def _replace_file(path: Path, contents: Mapping[str, bytes]) -> None:
-    path = path.resolve()  # a symbolic link stays a link to the new file
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: {path.parent} is not a folder")
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {path}: it is a folder")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for member, content in contents.items():
-                    archive.writestr(zipfile.ZipInfo(member, ARCHIVE_DATE), content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Flush the renaming to disk, on systems where folders can be flushed."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -1,6 +1,5 @@
 """The command line, run in processes of its own as a user would run it."""
 
-import contextlib
 import json
 import os
 import random
@@ -8,58 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import maxnorm
+from commands import COMMAND, assert_fails, run, run_successfully
 from maxnorm import open_stream
-from maxnorm.cli import main
 from maxnorm.cli.options import NOISE_NAMES
 from maxnorm.cli.training import ObjectiveSchedule
 from maxnorm.core.noise import NOISES
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
-
-COMMAND = [sys.executable, "-m", "maxnorm"]
-
-
-def run(*arguments, folder, **options):
-    """Return the outcome of a command in ``folder``: exit code and what it printed.
-
-    A command with standard input or an environment of its own runs in a new process. The others run in this
-    one, which saves the two seconds that the libraries take to import.
-    """
-    arguments = list(map(str, arguments))
-    if options:
-        command = [*COMMAND, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, **options)
-    with contextlib.chdir(folder), warnings.catch_warnings():
-        warnings.simplefilter("default")
-        result = CliRunner().invoke(main, arguments, prog_name="maxnorm")
-    stderr = result.stderr
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        stderr += "".join(traceback.format_exception(result.exception))
-    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, stderr)
-
-
-def run_successfully(*arguments, folder, **options):
-    """Return the finished process of a command, which must succeed."""
-    result = run(*arguments, folder=folder, **options)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
-def assert_fails(result, *words, code=1):
-    """Assert that a command failed with an error that contains ``words``, and not with a traceback."""
-    assert result.returncode == code, result.stderr
-    assert "Traceback" not in result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def read_rows(path):
@@ -358,7 +318,7 @@ def test_inspect_draws_the_convergence_beside_spectrum_and_components(options, f
 
 def test_inspect_reports_files_that_are_not_models(folder):
     assert_fails(run("inspect", "x.npy", folder=folder), "x.npy")
-    assert_fails(run("inspect", "missing", folder=folder), "missing: No such file")
+    assert_fails(run("inspect", "missing", folder=folder), "missing: there is no such file")
 
 
 # -- interruption and resumption ----------------------------------------------------------------------
@@ -446,7 +406,7 @@ def test_ctrl_c_during_decompose_leaves_no_partial_result(large):
     folder, _ = large
     run_successfully(*fit_command(), folder=folder)
     process = start("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "a.csv", folder=folder)
-    wait_for_file(process, folder, ".*a.csv")
+    wait_for_file(process, folder, ".a.csv.*.part")
     assert "no results were written" in interrupt(process)
     assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
 

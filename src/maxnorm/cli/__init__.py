@@ -12,18 +12,19 @@ from maxnorm import __version__
 from maxnorm.cli.complete import complete
 from maxnorm.cli.decompose import decompose
 from maxnorm.cli.demo import demo
-from maxnorm.cli.errors import report_interrupt
+from maxnorm.cli.errors import report_interruption
 from maxnorm.cli.fit import fit
 from maxnorm.cli.inspect import inspect
+from maxnorm.cli.interruption import handle_signals
 from maxnorm.cli.reproduce import reproduce
 from maxnorm.cli.shell_completion import completion
 
 
 class InterruptibleGroup(click.Group):
-    """A group of commands that exit with code 130 on Ctrl-C."""
+    """A group of commands that end in good order on Ctrl-C, SIGTERM and SIGHUP."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        with report_interrupt("interrupted"):
+        with handle_signals(), report_interruption():
             return super().invoke(ctx)
 
 
@@ -31,7 +32,7 @@ class InterruptibleGroup(click.Group):
     cls=InterruptibleGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success; 1 an error in the data, in a model file or on the disk; 2 incorrect "
-    "usage; 130 interrupted with Ctrl-C.",
+    "usage; 130 interrupted with Ctrl-C; 143 ended by SIGTERM.",
 )
 @click.version_option(__version__, prog_name="maxnorm")
 def main() -> None:

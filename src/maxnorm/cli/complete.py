@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from maxnorm.cli.errors import report_errors
+from maxnorm.cli.files import check_inputs, check_outputs
 from maxnorm.cli.options import (
     DataOptions,
     ModelOptions,
     data_options,
     json_option,
     model_options,
+    overwrite_option,
     reject_with_model,
 )
-from maxnorm.cli.output import check_distinct_files, check_writable, print_summary
+from maxnorm.cli.output import print_summary
 from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_model, write_results
 
 
@@ -38,6 +40,7 @@ from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_mo
     "DATA.",
 )
 @model_options
+@overwrite_option
 @json_option
 def complete(
     data: str,
@@ -47,6 +50,7 @@ def complete(
     header: bool | None,
     output: Path,
     model_path: Path | None,
+    overwrite: bool,
     as_json: bool,
     **parameters: Any,
 ) -> None:
@@ -56,10 +60,11 @@ def complete(
     NaN are missing entries; they are replaced by the predictions of a low-rank model. Observed entries are
     not changed.
     """
-    check_writable(output)
-    check_distinct_files({"--model": model_path, "--output": output})
     if model_path is not None:
         reject_with_model(parameters)
+    inputs = {"DATA": data, "--model": model_path}
+    check_inputs(inputs)
+    check_outputs({"--output": output}, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats([output])
         stream = DataOptions(data, columns, key, transpose, header).open_stream()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxnorm.cli.errors import report_errors
+from maxnorm.cli.files import check_inputs, check_outputs
 from maxnorm.cli.options import (
     DataOptions,
     ModelOptions,
@@ -15,9 +16,10 @@ from maxnorm.cli.options import (
     estimator_option,
     json_option,
     model_options,
+    overwrite_option,
     reject_with_model,
 )
-from maxnorm.cli.output import check_distinct_files, check_writable, print_summary
+from maxnorm.cli.output import print_summary
 from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_model, write_results
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 )
 @estimator_option("decomposition", "robust-pca")
 @model_options
+@overwrite_option
 @json_option
 def decompose(
     data: str,
@@ -61,6 +64,7 @@ def decompose(
     noise_path: Path | None,
     coefficients: Path | None,
     scores: Path | None,
+    overwrite: bool,
     as_json: bool,
     **parameters: Any,
 ) -> None:
@@ -73,17 +77,16 @@ def decompose(
     """
     requested = {"low_rank": low_rank, "noise": noise_path, "coefficients": coefficients, "scores": scores}
     paths = {name: path for name, path in requested.items() if path is not None}
-    for path in paths.values():
-        check_writable(path)
     if not paths:
         raise click.UsageError(
             "no output file was given: use at least one of --low-rank, --noise, --coefficients and --scores"
         )
-    check_distinct_files(
-        {"--model": model_path, **{f"--{name.replace('_', '-')}": path for name, path in paths.items()}}
-    )
     if model_path is not None:
         reject_with_model(parameters)
+    inputs = {"DATA": data, "--model": model_path}
+    check_inputs(inputs)
+    outputs = {f"--{name.replace('_', '-')}": path for name, path in paths.items()}
+    check_outputs(outputs, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats(paths.values())
         stream = DataOptions(data, columns, key, transpose, header).open_stream()

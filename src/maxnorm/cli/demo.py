@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from maxnorm.cli.errors import require_matplotlib
-from maxnorm.cli.output import check_writable
+from maxnorm.cli.files import check_outputs
+from maxnorm.cli.options import overwrite_option
 from maxnorm.cli.progress import make_count_progress
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Width and height of the image in pixels.",
 )
-def demo(output: Path, side: int) -> None:
+@overwrite_option
+def demo(output: Path, side: int, overwrite: bool) -> None:
     """Recover a corrupted spectrum image and draw the result.
 
     Every pixel of the synthetic image is a spectrum, and 30 % of the entries are replaced by gross errors.
@@ -42,13 +44,13 @@ def demo(output: Path, side: int) -> None:
     online PCA (IncrementalPCA of scikit-learn). A table shows their expressed variance, which is 1 if the
     subspace of the true spectra is recovered exactly.
     """
+    require_matplotlib()
+    check_outputs({"--output": output}, {}, overwrite=overwrite)
+
     from rich.console import Console
 
     from maxnorm.metrics import relative_error
     from maxnorm.paper.demo import draw, learn, make_spectrum_image
-
-    require_matplotlib()
-    check_writable(output)
 
     console = Console()
     image = make_spectrum_image(side)

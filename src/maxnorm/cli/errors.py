@@ -8,10 +8,8 @@ from contextlib import contextmanager
 
 import click
 
-from maxnorm.cli.output import print_message
-
-EXIT_INTERRUPTED = 130
-"""Exit code of a command that was stopped with Ctrl-C: 128 plus the number of SIGINT, as in shells."""
+from maxnorm.cli.interruption import Interruption
+from maxnorm.cli.output import print_message, printable
 
 
 @contextmanager
@@ -20,24 +18,28 @@ def report_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, ImportError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(printable(str(error))) from error
     except MemoryError as error:
         raise click.ClickException(f"not enough memory: {error}; use a smaller --rank") from error
     except BrokenPipeError:  # the program that reads the output has closed it, and click ends quietly
         raise
     except OSError as error:
         prefix = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{prefix}{error.strerror or error}") from error
+        raise click.ClickException(printable(f"{prefix}{error.strerror or error}")) from error
 
 
 @contextmanager
-def report_interrupt(message: str) -> Iterator[None]:
-    """Print ``message`` on Ctrl-C, and exit with code 130."""
+def report_interruption(consequence: str = "") -> Iterator[None]:
+    """Print which signal has ended the command, with the consequence, and exit with the code of the signal.
+
+    The code is 128 plus the number of the signal, as in shells: 130 for Ctrl-C and 143 for SIGTERM.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        print_message(message)
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        interruption = error if isinstance(error, Interruption) else Interruption()
+        print_message(f"{interruption}; {consequence}" if consequence else str(interruption))
+        raise click.exceptions.Exit(interruption.exit_code) from None
 
 
 def require_matplotlib() -> None:

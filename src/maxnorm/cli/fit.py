@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from maxnorm.cli.errors import report_errors
+from maxnorm.cli.files import check_inputs, check_outputs
 from maxnorm.cli.options import (
     ESTIMATOR_CLASSES,
     DataOptions,
@@ -17,7 +18,7 @@ from maxnorm.cli.options import (
     json_option,
     model_options,
 )
-from maxnorm.cli.output import check_distinct_files, check_writable, print_message, print_summary
+from maxnorm.cli.output import print_message, print_summary
 from maxnorm.cli.training import TrainingRun
 
 
@@ -36,8 +37,8 @@ from maxnorm.cli.training import TrainingRun
     "--checkpoint-every",
     type=click.IntRange(1),
     metavar="ROWS",
-    help="Save the model each time this many rows have been read, at the next update of the basis. By "
-    "default, it is saved only at the end, on Ctrl-C and on errors.",
+    help="Save the model each time this many rows have been read. By default, it is saved only at the end, "
+    "on Ctrl-C, on SIGTERM and on errors.",
 )
 @click.option(
     "--resume",
@@ -63,13 +64,14 @@ def fit(
     """Fit a model to DATA and save it.
 
     DATA is a file of any size, or - for CSV on standard input. Memory does not grow with the number of
-    samples. Ctrl-C saves the model learnt so far; repeat the command with --resume to continue. With
-    --checkpoint-every, a run can be resumed after a crash as well. A resumed run ends with exactly the same
-    model as an uninterrupted one.
+    samples. Ctrl-C and SIGTERM save the model learnt so far; repeat the command with --resume to continue.
+    With --checkpoint-every, a run can be resumed after a crash as well. A resumed run ends with exactly the
+    same model as an uninterrupted one. Rows on standard input are learnt from half a second after they
+    arrive.
     """
     options = DataOptions(data, columns, key, transpose, header)
-    check_distinct_files({"DATA": data, "--model": model_path})
-    check_writable(model_path)
+    check_inputs({"DATA": data})
+    check_outputs({"--model": model_path}, {"DATA": data}, overwrite=True)  # TrainingRun asks before it does
     with report_errors():
         estimator = ModelOptions(**parameters).make_estimator()
         run = TrainingRun.start(model_path, estimator, options, checkpoint_every, resume, overwrite)

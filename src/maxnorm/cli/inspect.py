@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maxnorm.cli.errors import report_errors, require_matplotlib
-from maxnorm.cli.options import json_option
-from maxnorm.cli.output import check_writable, print_summary
+from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.options import json_option, overwrite_option
+from maxnorm.cli.output import print_summary
 
 if TYPE_CHECKING:
     from maxnorm.core.types import Array
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
     help="Draw the singular values of the basis, the first components and the convergence of the objective "
     "to this file, for example model.png.",
 )
+@overwrite_option
 @json_option
-def inspect(model: Path, plot: Path | None, as_json: bool) -> None:
+def inspect(model: Path, plot: Path | None, overwrite: bool, as_json: bool) -> None:
     """Describe the model in the file MODEL.
 
     MODEL is written by `maxnorm fit` or by the method save of an estimator. The description contains the
     estimator, its parameters, the progress of the training and the singular values of the basis.
     """
+    check_inputs({"MODEL": model})
+    check_outputs({"--plot": plot}, {"MODEL": model}, overwrite=overwrite)
     with report_errors():
         if plot is not None:
-            check_writable(plot)
             require_matplotlib()
         description = Description.read(model)
         if as_json:

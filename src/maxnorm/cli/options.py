@@ -165,6 +165,9 @@ json_option = click.option(
 )
 
 
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace files that already exist.")
+
+
 class ModelOptions(NamedTuple):
     """The options of :func:`estimator_option` and :func:`model_options`, as given by the user."""
 

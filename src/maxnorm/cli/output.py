@@ -1,12 +1,10 @@
-"""Messages, summaries, and checks of the files that a command writes."""
+"""Messages and summaries."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +12,15 @@ import click
 
 def print_message(message: str) -> None:
     """Print a message on standard error, so that it is not mixed with results on standard output."""
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
+
+
+def printable(text: str) -> str:
+    """Return text in which control characters are escaped.
+
+    Names and texts from files must not move the cursor, change the title of the window or send keys.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def print_summary(summary: Mapping[str, Any], as_json: bool) -> None:
@@ -24,7 +30,7 @@ def print_summary(summary: Mapping[str, Any], as_json: bool) -> None:
         return
     width = max(map(len, summary))
     for name, value in summary.items():
-        click.echo(f"{name:{width}}  {_format_value(value)}")
+        click.echo(printable(f"{name:{width}}  {_format_value(value)}"))
 
 
 def _format_value(value: Any) -> str:
@@ -42,29 +48,3 @@ def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def check_writable(path: Path) -> None:
-    """Raise an error before any work is done, if no file can be written to ``path``."""
-    if not path.parent.is_dir():
-        raise click.ClickException(f"cannot write {path}: {path.parent} is not a folder")
-    if path.is_dir():
-        raise click.ClickException(f"cannot write {path}: it is a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise click.ClickException(f"cannot write {path}: {path.parent} is read-only")
-
-
-def check_distinct_files(files: Mapping[str, Path | str | None]) -> None:
-    """Raise an error if two arguments of a command name the same file.
-
-    ``files`` maps the name of each argument to its value. Arguments that are not given (None) and standard
-    input (``"-"``) are ignored.
-    """
-    arguments: dict[Path, str] = {}
-    for argument, file in files.items():
-        if file is None or file == "-":
-            continue
-        path = Path(file).resolve()
-        if path in arguments:
-            raise click.UsageError(f"{arguments[path]} and {argument} are the same file, {file}")
-        arguments[path] = argument

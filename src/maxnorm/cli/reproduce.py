@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from maxnorm.cli.errors import report_interrupt, require_matplotlib
+from maxnorm.cli.errors import report_interruption, require_matplotlib
 from maxnorm.cli.progress import make_count_progress
 
 
@@ -72,9 +72,9 @@ def reproduce(
     repetitions = repetitions or plan.SIZES[size].repetitions
     cells = {name: plan.cells(name, plan.SIZES[size], repetitions) for name in figures or plan.FIGURES}
     console = Console()
-    interrupted = f"interrupted; finished experiments are saved in {output}: repeat the command to continue"
+    interrupted = f"finished experiments are saved in {output}: repeat the command to continue"
     try:
-        with report_interrupt(interrupted), make_count_progress(console) as bar:
+        with report_interruption(interrupted), make_count_progress(console) as bar:
             task = bar.add_task("experiments", total=None)
             results = store.run(
                 [cell for group in cells.values() for cell in group],

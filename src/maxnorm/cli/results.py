@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from maxnorm.cli.errors import report_interrupt
+from maxnorm.cli.errors import report_interruption
 from maxnorm.cli.options import ModelOptions
 from maxnorm.cli.output import print_message
 from maxnorm.cli.progress import show_row_progress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from maxnorm.core.types import Array
     from maxnorm.streams import Stream
 
-NOTHING_WRITTEN = "interrupted; no results were written"
+NOTHING_WRITTEN = "no results were written"
 
 Compute = Callable[["Stream"], Mapping[str, "Array"]]
 """A function that computes the results for one batch, given as a stream; they are keyed by name."""
@@ -55,7 +55,7 @@ def load_or_fit_model(path: Path | None, options: ModelOptions, stream: Stream) 
     model = options.make_estimator()
     with (
         show_row_progress("fitting", stream.n_samples or stream.n_expected) as progress,
-        report_interrupt(NOTHING_WRITTEN),
+        report_interruption(NOTHING_WRITTEN),
     ):
         return model.fit(stream, callback=lambda _: progress.update(model.n_samples_seen_))
 
@@ -73,7 +73,7 @@ def write_results(stream: Stream, files: Mapping[str, ResultFile], compute: Comp
     with ExitStack() as stack:
         writers = {name: stack.enter_context(open_writer(*file)) for name, file in files.items()}
         progress = stack.enter_context(show_row_progress("writing", stream.n_samples or stream.n_expected))
-        stack.enter_context(report_interrupt(NOTHING_WRITTEN))
+        stack.enter_context(report_interruption(NOTHING_WRITTEN))
         for batch in stream.ahead():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", ConvergenceWarning)

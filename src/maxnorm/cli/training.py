@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from maxnorm.cli.errors import EXIT_INTERRUPTED
+from maxnorm.cli.errors import report_interruption
+from maxnorm.cli.interruption import check_signals, postpone_signals
 from maxnorm.cli.options import DataOptions
-from maxnorm.cli.output import print_message
+from maxnorm.cli.output import print_message, printable
 from maxnorm.cli.progress import RowProgress, show_row_progress
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ class TrainingRun:
     ) -> TrainingRun:
         """Return a new run, or the run saved in ``path`` if ``resume`` is true and the file exists."""
         new = cls(path, model, data, checkpoint_every)
-        for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-            part.unlink(missing_ok=True)  # left by a process that was killed while it saved the model
         if overwrite and not resume:
             return new
         if not path.exists():
@@ -156,7 +155,7 @@ class TrainingRun:
         return self.n_samples - self.n_samples_before_epoch
 
     def train(self, stream: Stream) -> None:
-        """Learn from the remaining rows of all epochs; the model is also saved on Ctrl-C and on errors."""
+        """Learn from the remaining rows of all epochs; the model is also saved on signals and on errors."""
         n_epochs = self.model.n_epochs
         if n_epochs > 1 and not stream.repeatable:
             raise click.ClickException(
@@ -171,11 +170,13 @@ class TrainingRun:
             self.finished = True
             self.save()
         except KeyboardInterrupt:
-            print_message(self._save_after("interrupted"))
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+            with postpone_signals():
+                consequence = self._save_early()
+            with report_interruption(consequence):
+                raise
         except (ValueError, MemoryError, OSError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise click.ClickException(self._save_after(str(reason))) from error
+            raise click.ClickException(printable(f"{reason}; {self._save_early()}")) from error
 
     def _train_epoch(self, stream: Stream) -> None:
         n_epochs = self.model.n_epochs
@@ -183,7 +184,15 @@ class TrainingRun:
         first_row = self.row
         batches = split_batches(stream, self.checkpoint_every).from_row(first_row)
         with show_row_progress(title, stream.n_samples or stream.n_expected, first_row) as progress:
-            self.model.partial_fit(batches, callback=BatchMonitor(self, progress))
+            monitor = Monitor(self, progress)
+            for batch in batches.ahead():
+                # Rows that cannot be read again must not be lost between reading and learning.
+                with nullcontext() if stream.repeatable else postpone_signals():
+                    self.model.partial_fit(batches.piece(batch, self.row), callback=monitor.after_step)
+                monitor.after_batch()
+                check_signals()
+        if not self.n_samples:
+            raise ValueError(f"{stream.title} has no samples")
         if first_row and self.row == first_row and next(iter(stream.from_row(first_row - 1)), None) is None:
             raise ValueError(
                 f"{stream.title} has fewer rows than the {first_row} already learnt from: resume with the "
@@ -192,17 +201,17 @@ class TrainingRun:
         self.model.flush()
         self.n_epochs_done, self.n_samples_before_epoch = self.n_epochs_done + 1, self.n_samples
 
-    def _save_after(self, reason: str) -> str:
-        """Save the model after an early end, and return a message with its reason and how to continue."""
+    def _save_early(self) -> str:
+        """Save the model before the end, and return a message that says how to continue."""
         if not self.n_samples:
-            return f"{reason}; no model was saved, because no sample was learnt from"
+            return "no model was saved, because no sample was learnt from"
         try:
             self.save()
         except OSError as error:
-            return f"{reason}; the model could not be saved to {self.path}: {error.strerror}"
+            return f"the model could not be saved to {self.path}: {error.strerror or error}"
         return (
-            f"{reason}; the model learnt from {self.n_samples:,} samples was saved to {self.path}: repeat "
-            "the command with --resume to continue"
+            f"the model learnt from {self.n_samples:,} samples was saved to {self.path}: repeat the command "
+            "with --resume to continue"
         )
 
     def save(self) -> None:
@@ -235,8 +244,8 @@ class TrainingRun:
         }
 
 
-class BatchMonitor:
-    """A callback of ``partial_fit`` that shows progress, records the objective and saves checkpoints."""
+class Monitor:
+    """Shows the progress of a training run, records its objective and saves checkpoints."""
 
     def __init__(self, run: TrainingRun, progress: RowProgress) -> None:
         self.run = run
@@ -246,24 +255,27 @@ class BatchMonitor:
         self.n_samples_saved = run.n_samples
         self.last_display = 0.0
 
-    def __call__(self, _: object) -> None:
-        """Update everything after a batch; the model is that of the run, not the callback's argument."""
+    def after_step(self, _: object) -> None:
+        """Record or show the objective; this is a callback of ``partial_fit``."""
         run, now = self.run, time.monotonic()
-        run.seconds = self.seconds_before + now - self.start
         self.progress.update(run.row)
         if SCHEDULE.is_due(run.n_samples, run.history):
             run.history.append((run.n_samples, float(run.model.objective_)))
         if self.progress.visible and now > self.last_display + SCHEDULE.display_seconds:
             self.last_display = now
             self.progress.show_note(f"objective {run.model.objective_:.4g}")
+
+    def after_batch(self) -> None:
+        """Save a checkpoint if one is due."""
+        run = self.run
+        run.seconds = self.seconds_before + time.monotonic() - self.start
+        self.progress.update(run.row)
         if run.checkpoint_every and run.n_samples >= self.n_samples_saved + run.checkpoint_every:
             self.n_samples_saved = run.n_samples
-            self._save_checkpoint()
-
-    def _save_checkpoint(self) -> None:
-        try:
-            self.run.save()
-        except OSError as error:  # the disk may have room again at the next checkpoint
-            print_message(
-                f"cannot save {self.run.path}: {error.strerror}; training continues without this checkpoint"
-            )
+            try:
+                run.save()
+            except OSError as error:  # the disk may have room again at the next checkpoint
+                print_message(
+                    f"cannot save {run.path}: {error.strerror or error}; training continues without this "
+                    "checkpoint"
+                )

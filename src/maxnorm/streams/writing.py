@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -14,6 +15,7 @@ from typing import Any, Self, TextIO
 import numpy as np
 
 from maxnorm.core.types import Array
+from maxnorm.files import check_replaceable, replacing
 from maxnorm.streams.stream import StreamError, needs
 
 NPY_HEADER_BYTES = 128  # large enough for the header of any shape, which is not known before the end
@@ -30,23 +32,24 @@ class Writer(ABC):
     Parameters
     ----------
     path : Path
-        The file to write. An existing file is replaced. A symbolic link stays, and its target is replaced.
+        The file to write. An existing file is replaced, unless it is a device or a pipe. A symbolic link
+        stays, and its target is replaced.
     names : sequence of str or None, default=None
         Names of the columns, for formats that store them.
 
     Raises
     ------
-    FileNotFoundError
-        If the folder of ``path`` does not exist.
+    OSError
+        If no file can be written to ``path``, for example because its folder does not exist.
     """
 
+    temporary_path: Path
+
     def __init__(self, path: Path, names: Sequence[str] | None = None) -> None:
-        self.path = path = path.resolve()
+        self.path = check_replaceable(path)
         self.names = None if names is None else [str(name) for name in names]
-        self.temporary_path = path.with_name(f".{os.getpid()}.{path.name}")
         self.rows = 0
-        if not path.parent.is_dir():
-            raise FileNotFoundError(f"cannot write {path}: {path.parent} is not a folder; create it first")
+        self._replacement = ExitStack()
 
     def write(self, batch: Array) -> None:
         """Append the rows of a batch.
@@ -57,6 +60,7 @@ class Writer(ABC):
             All batches of a file must have the same number of columns. The first determines the type.
         """
         if not self.rows:
+            self.temporary_path = self._replacement.enter_context(replacing(self.path))
             self.open_file(batch)
         self.rows += len(batch)
         self.append(batch)
@@ -67,14 +71,14 @@ class Writer(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        if error is not None:
+            with suppress(Exception):  # the file is removed, so that errors on closing it do not matter
+                self.close_file()
+            self._replacement.__exit__(kind, error, trace)
+            return
+        with self._replacement:
             if self.rows:
                 self.close_file()
-                if kind is None:
-                    self.temporary_path.replace(self.path)
-        finally:
-            with suppress(FileNotFoundError):
-                self.temporary_path.unlink()
 
     @abstractmethod
     def open_file(self, batch: Array) -> None:
@@ -114,6 +118,18 @@ class NpyWriter(Writer):
             self.file.write(header.encode().ljust(NPY_HEADER_BYTES - NPY_PREFIX_BYTES - 1) + b"\n")
 
 
+class _NamelessGzipFile(gzip.GzipFile):
+    """A compressed file that holds neither its name, which is temporary, nor the time."""
+
+    def __init__(self, path: Path) -> None:
+        self._opened = path.open("wb")
+        super().__init__("", "wb", fileobj=self._opened, mtime=0)
+
+    def close(self) -> None:
+        with self._opened:
+            super().close()
+
+
 class TextWriter(Writer):
     """Writer of CSV and TSV files, compressed with gzip if the name ends in ``.gz``.
 
@@ -124,8 +140,11 @@ class TextWriter(Writer):
         is_gzip = self.path.suffix == ".gz"
         extension = (Path(self.path.stem) if is_gzip else self.path).suffix.lower()
         self.delimiter = "\t" if extension == ".tsv" else ","
-        open_text = gzip.open if is_gzip else open
-        self.file: TextIO = open_text(self.temporary_path, "wt", encoding="utf-8", newline="\n")
+        self.file: TextIO = io.TextIOWrapper(
+            _NamelessGzipFile(self.temporary_path) if is_gzip else self.temporary_path.open("wb"),
+            encoding="utf-8",
+            newline="\n",
+        )
         if self.names:
             self.file.write(self.delimiter.join(map(self._quote, self.names)) + "\n")
 
@@ -167,6 +186,42 @@ class ParquetWriter(Writer):
         self.file.close()
 
 
+class _FileForHdf5(io.FileIO):
+    """A file that remembers its first error and ignores what is written after it.
+
+    The HDF5 library crashes the process if it cannot write to a file that it must close, for example because
+    the disk is full. It is therefore told that writing has succeeded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+")
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        n_bytes = len(view)
+        try:
+            while len(view) and self.error is None:
+                view = view[super().write(view) :]
+        except OSError as error:
+            self.error = error
+        self.seek(len(view), os.SEEK_CUR)
+        return n_bytes
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            if self.error is None:
+                return super().truncate(size)
+        except OSError as error:
+            self.error = error
+        return self.tell() if size is None else size
+
+    def check(self) -> None:
+        """Raise the error that was remembered, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+
 class Hdf5Writer(Writer):
     """Writer of HDF5 files, with one dataset called ``data``."""
 
@@ -175,7 +230,8 @@ class Hdf5Writer(Writer):
         self.h5py = needs("h5py", "writing HDF5")
 
     def open_file(self, batch: Array) -> None:
-        self.file = self.h5py.File(self.temporary_path, "w")
+        self.raw = _FileForHdf5(self.temporary_path)
+        self.file = self.h5py.File(self.raw, "w")
         self.data: Any = self.file.create_dataset(
             "data",
             shape=(0, *batch.shape[1:]),
@@ -187,9 +243,12 @@ class Hdf5Writer(Writer):
     def append(self, batch: Array) -> None:
         self.data.resize(self.rows, axis=0)
         self.data[self.rows - len(batch) :] = batch
+        self.raw.check()
 
     def close_file(self) -> None:
-        self.file.close()
+        with self.raw:
+            self.file.close()
+        self.raw.check()
 
 
 WRITERS: dict[str, type[Writer]] = {
@@ -224,8 +283,8 @@ def open_writer(path: Path, names: Sequence[str] | None = None) -> Writer:
         If the extension is not supported.
     NotInstalled
         If the format needs a package that is not installed.
-    FileNotFoundError
-        If the folder of ``path`` does not exist.
+    OSError
+        If no file can be written to ``path``, for example because its folder does not exist.
     """
     suffix = (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
     if suffix not in WRITERS or (path.suffix == ".gz" and WRITERS[suffix] is not TextWriter):
