@@ -12,7 +12,14 @@ import maxnorm
 LAYERS = (
     ("core", "files"),  # arrays only, and files that are replaced as a whole
     ("learner", "dense", "sparse", "selection"),  # what learns online
-    ("streams", "dask", "persistence", "metrics", "datasets"),  # where data come from, and where models go
+    (
+        "streams",
+        "dask",
+        "persistence",
+        "model_checks",
+        "metrics",
+        "datasets",
+    ),  # where data come from, and where models go
     ("estimators",),  # scikit-learn
     ("paper",),  # the paper's experiments
     ("cli", "__main__"),

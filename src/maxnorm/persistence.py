@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import platform
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy
@@ -35,9 +36,19 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 from maxnorm.files import replacing
 from maxnorm.learner import Progress
+from maxnorm.model_checks import check_model, check_random_state, check_rows, learnt_attributes
 
 FORMAT = 2
 HEADER = "model.json"
+HEADER_TYPES = {
+    "format": int,
+    "estimator": str,
+    "parameters": dict,
+    "learnt": dict,
+    "about": dict,
+    "versions": dict,
+    "sha256": dict,
+}
 ESTIMATORS = ("MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA", "PrincipalComponentPursuit")
 VALUES = {
     cls.__name__: cls
@@ -60,7 +71,6 @@ VALUES = {
 }
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)  # a constant, so that the same model gives the same bytes
 CALLBACK_PREFIXES = ("_skl_", "_callback_", "_parent_callback_")  # attributes of scikit-learn's callbacks
-NOT_SAVED = (*CALLBACK_PREFIXES, "_cache", "_metadata_request")
 
 # Names of parameters, classes and fields that format 1 (maxnorm 0.1) had, and what they are called now.
 PARAMETERS_OF_FORMAT_1 = {"basis": "basis_update", "statistics": "gram"}
@@ -86,9 +96,7 @@ def save(
     arrays: dict[str, Array] = {}
     parameters = {k: _packed(v, arrays, k) for k, v in estimator.get_params(deep=False).items()}
     learnt = {
-        k: _packed(v, arrays, k)
-        for k, v in vars(estimator).items()
-        if k not in parameters and not k.startswith(NOT_SAVED)
+        k: _packed(v, arrays, k) for k, v in vars(estimator).items() if k in learnt_attributes(estimator)
     }
     contents = {f"{key}.npy": _npy(array) for key, array in arrays.items()}
     header = {
@@ -160,39 +168,79 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     with file:
         try:
             header, arrays = _contents(file, path)
-            if header["estimator"] not in ESTIMATORS:
-                raise ModelFileError(
-                    f"{path}: contains the unknown estimator {header['estimator']}; upgrade maxnorm"
-                )
-            parameters = {k: _unpacked(v, arrays) for k, v in header["parameters"].items()}
-            if header["format"] == 1:
-                parameters = {PARAMETERS_OF_FORMAT_1.get(k, k): v for k, v in parameters.items()}
-            estimator = getattr(maxnorm, header["estimator"])(**parameters)
-            for key, value in header["learnt"].items():
-                setattr(estimator, key, _unpacked(value, arrays))
-        except ModelFileError:
+            estimator = _estimator(header, arrays)
+        except (ModelFileError, MemoryError):
             raise
         except Exception as error:  # a damaged file may cause any error in the readers
             raise ModelFileError(f"{path}: not a model file, or damaged ({error}); fit it again") from error
     return estimator, header
 
 
-def _contents(file: Any, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    with zipfile.ZipFile(file) as archive:
+def _contents(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the header and the arrays of a model file, after checks of their sizes and checksums."""
+    with _open_archive(file) as archive:
+        # Models are stored without compression, so that no file can be larger in memory than on disk.
+        members = archive.infolist()
+        n_bytes = sum(member.file_size for member in members)
+        if n_bytes > path.stat().st_size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
+            raise ValueError("its members are compressed or overlap")
         header = json.loads(archive.read(HEADER))
+        for key, kind in HEADER_TYPES.items():
+            if not isinstance(header[key], kind) or isinstance(header[key], bool):
+                raise ValueError(f"{key} in {HEADER} is not valid")
         if header["format"] > FORMAT:
-            made_by = header.get("versions", {}).get("maxnorm", "?")
+            made_by = header["versions"].get("maxnorm", "?")
             raise ModelFileError(
                 f"{path}: has format {header['format']}, written by maxnorm {made_by}, but maxnorm "
                 f"{__version__} reads formats up to {FORMAT}; upgrade maxnorm"
+            )
+        if header["estimator"] not in ESTIMATORS:
+            raise ModelFileError(
+                f"{path}: contains the unknown estimator {header['estimator']!r}; upgrade maxnorm"
             )
         arrays = {}
         for member, digest in header["sha256"].items():
             content = archive.read(member)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise ModelFileError(f"{path}: is damaged (the checksum of {member} is wrong); fit it again")
-            arrays[member.removesuffix(".npy")] = np.load(io.BytesIO(content), allow_pickle=False)
+            arrays[member.removesuffix(".npy")] = _array(content)
     return header, arrays
+
+
+def _open_archive(file: BinaryIO) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except MemoryError as error:  # the directory declares any size, for which memory is reserved at once
+        raise ValueError("the directory of the archive is damaged") from error
+
+
+def _array(content: bytes) -> Array:
+    """Return the array in a member of a model file."""
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array has an unknown format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.kind not in "fiub":
+        raise ValueError(f"an array holds {dtype}, not numbers")
+    if math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError(f"an array has not the size that its shape {shape} demands")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
+
+
+def _estimator(header: dict[str, Any], arrays: Mapping[str, Array]) -> BaseEstimator:
+    """Return the estimator that a header describes, after a check of all its parts."""
+    parameters = {k: _unpacked(v, arrays) for k, v in header["parameters"].items()}
+    if header["format"] == 1:
+        parameters = {PARAMETERS_OF_FORMAT_1.get(k, k): v for k, v in parameters.items()}
+    estimator = getattr(maxnorm, header["estimator"])(**parameters)
+    learnt = {key: _unpacked(value, arrays) for key, value in header["learnt"].items()}
+    unknown = sorted(learnt.keys() - set(learnt_attributes(estimator)))
+    if unknown:
+        raise ValueError(f"the attribute {unknown[0]!r} is not known")
+    vars(estimator).update(learnt)
+    check_model(estimator)
+    return estimator
 
 
 def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
@@ -238,11 +286,15 @@ def _unpacked(value: Any, arrays: Mapping[str, Array]) -> Any:
     if "rows" in value:
         parts = {key: _unpacked(item, arrays) for key, item in value["rows"].items()}
         shape = (len(parts["indptr"]) - 1, value["width"])
-        return sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+        rows = sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+        check_rows(rows)
+        return rows
     if "random_state" in value:
-        state = np.random.RandomState()
-        state.set_state(tuple(_unpacked(item, arrays) for item in value["random_state"]))
-        return state
+        state = tuple(_unpacked(item, arrays) for item in value["random_state"])
+        check_random_state(state)
+        generator = np.random.RandomState()
+        generator.set_state(state)
+        return generator
     if "value" in value:
         return _value(value["value"], {k: _unpacked(v, arrays) for k, v in value["fields"].items()})
     if "dict" in value:

@@ -13,6 +13,7 @@ from maxnorm.cli.errors import report_errors, require_matplotlib
 from maxnorm.cli.files import check_inputs, check_outputs
 from maxnorm.cli.options import json_option, overwrite_option
 from maxnorm.cli.output import print_summary
+from maxnorm.cli.record import TrainingRecord
 
 if TYPE_CHECKING:
     from maxnorm.core.types import Array
@@ -56,6 +57,7 @@ class Description:
 
     summary: dict[str, Any]  # as printed with --json
     components: Array | None  # n_components x n_features; None if the model is not fitted
+    record: TrainingRecord | None  # None if the model was not written by `maxnorm fit`
 
     @classmethod
     def read(cls, path: Path) -> Description:
@@ -65,6 +67,7 @@ class Description:
         from maxnorm import persistence
 
         model, header = persistence.read(path)
+        record = TrainingRecord.read(header["about"])
         summary: dict[str, Any] = {
             "file": str(path),
             "format": header["format"],
@@ -75,7 +78,7 @@ class Description:
             "fitted": hasattr(model, "n_features_in_"),
         }
         if not summary["fitted"]:
-            return cls(summary, None)
+            return cls(summary, None, record)
         spectrum = np.linalg.svd(model.components_, compute_uv=False).tolist()
         summary["features"] = int(model.n_features_in_)
         summary["components"] = len(spectrum)
@@ -84,7 +87,7 @@ class Description:
             if hasattr(model, name):
                 summary[name.strip("_")] = getattr(model, name)
         summary["spectrum"] = spectrum
-        return cls(summary, model.components_)
+        return cls(summary, model.components_, record)
 
     @property
     def spectrum(self) -> list[float]:
@@ -94,22 +97,22 @@ class Description:
     @property
     def history(self) -> list[tuple[int, float]]:
         """Numbers of samples, and the values of the objective after them."""
-        return self.summary["about"].get("history") or []
+        return self.record.history if self.record else []
 
 
 def print_description(description: Description) -> None:
     """Print a description for people."""
-    about = description.summary["about"]
+    record = description.record
     shown = {
         name: ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
         for name, value in description.summary.items()
         if name not in ("about", "spectrum", "feature_names")
     }
-    if about:
-        state = "finished" if about.get("finished") else "not finished (continue with maxnorm fit --resume)"
-        shown["data"] = about.get("data")
-        shown["training"] = f"{state}, epochs completed: {about.get('epoch', 0)}"
-        shown["seconds"] = about.get("seconds", 0.0)
+    if record:
+        state = "finished" if record.finished else "not finished (continue with maxnorm fit --resume)"
+        shown["data"] = record.data
+        shown["training"] = f"{state}, epochs completed: {record.epoch}"
+        shown["seconds"] = record.seconds
     print_summary(shown, as_json=False)
     if description.spectrum:
         click.echo("\nsingular values of the basis")
@@ -147,6 +150,7 @@ def draw_description(description: Description, path: Path) -> None:
     figure = Figure(figsize=(13 if history else 9, 4), layout="constrained")
     axes = figure.subplots(1, 3 if history else 2)
     axes[0].bar(range(1, len(spectrum) + 1), spectrum, color="tab:blue")
+    axes[0].xaxis.get_major_locator().set_params(integer=True)
     axes[0].set(title="Singular values of the basis", xlabel="component", ylabel="singular value")
     for i, component in enumerate(components[:5]):
         axes[1].plot(component, lw=1, label=f"component {i + 1}")

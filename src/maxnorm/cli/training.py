@@ -16,6 +16,7 @@ from maxnorm.cli.interruption import check_signals, postpone_signals
 from maxnorm.cli.options import DataOptions
 from maxnorm.cli.output import print_message, printable
 from maxnorm.cli.progress import RowProgress, show_row_progress
+from maxnorm.cli.record import TrainingRecord
 
 if TYPE_CHECKING:
     from maxnorm.streams import Stream
@@ -106,25 +107,25 @@ class TrainingRun:
 
         try:
             model, header = persistence.read(self.path)
-        except persistence.ModelFileError as error:
+            record = TrainingRecord.read(header["about"])
+        except ValueError as error:
             raise click.ClickException(
-                f"{error}; use --overwrite instead of --resume to replace it"
+                printable(f"{error}; use --overwrite instead of --resume to replace it")
             ) from error
-        about = header["about"]
-        if "finished" not in about:
+        if record is None:
             raise click.ClickException(
                 f"{self.path} was not written by `maxnorm fit` and cannot be resumed: use --overwrite "
                 "instead of --resume to replace it"
             )
-        self._check_same_run(model, about["source"])
+        self._check_same_run(model, record.source)
         return replace(
             self,
             model=model,
-            n_epochs_done=about["epoch"],
-            n_samples_before_epoch=about["before"],
-            history=[tuple(item) for item in about["history"]],
-            finished=about["finished"],
-            seconds=about["seconds"],
+            n_epochs_done=record.epoch,
+            n_samples_before_epoch=record.before,
+            history=record.history,
+            finished=record.finished,
+            seconds=record.seconds,
         )
 
     def _check_same_run(self, saved_model: Any, saved_data: dict[str, Any]) -> None:
@@ -140,8 +141,10 @@ class TrainingRun:
         else:
             return
         raise click.ClickException(
-            f"cannot resume {self.path}: it was fitted with {before}, but this command has {now}; use the "
-            "same data and options, or --overwrite instead of --resume to start again"
+            printable(
+                f"cannot resume {self.path}: it was fitted with {before}, but this command has {now}; use "
+                "the same data and options, or --overwrite instead of --resume to start again"
+            )
         )
 
     @property
@@ -218,16 +221,16 @@ class TrainingRun:
         """Write the model and the progress of the training to the model file."""
         from maxnorm import persistence
 
-        about = {  # the keys are part of the format of model files
-            "data": self.data.data,
-            "source": self.data._asdict(),
-            "finished": self.finished,
-            "epoch": self.n_epochs_done,
-            "before": self.n_samples_before_epoch,
-            "seconds": round(self.seconds, 3),
-            "history": self.history,
-        }
-        persistence.save(self.model, self.path, about)
+        record = TrainingRecord(
+            data=self.data.data,
+            source=self.data._asdict(),
+            finished=self.finished,
+            epoch=self.n_epochs_done,
+            before=self.n_samples_before_epoch,
+            seconds=round(self.seconds, 3),
+            history=self.history,
+        )
+        persistence.save(self.model, self.path, record._asdict())
 
     def summarise(self) -> dict[str, Any]:
         """Return the main facts about the model, by name."""

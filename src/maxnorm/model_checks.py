@@ -1,0 +1,242 @@
+"""Checks of a model that was read from a file, so that a model that loads is a valid model.
+
+A file may be damaged or written by a stranger, and compiled code trusts the shapes, types and indices of its
+arrays. Every function raises a ValueError that names what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from maxnorm.core.batch import Batch, check_range
+from maxnorm.core.bias import BiasModel
+from maxnorm.core.scales import Scales
+from maxnorm.core.state import Selection, State
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.learner import Progress
+
+ONLINE_ATTRIBUTES = ("_progress",)
+PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
+SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "_sklearn_output_config")
+LARGEST_LOG = 700.0  # the exponential of a larger number overflows
+MERSENNE_TWISTER_WORDS = 624
+
+
+def learnt_attributes(estimator: Any) -> tuple[str, ...]:
+    """Return the names of the attributes in which an estimator keeps what it has learnt."""
+    return SHARED_ATTRIBUTES + (ONLINE_ATTRIBUTES if _is_online(estimator) else PURSUIT_ATTRIBUTES)
+
+
+def _is_online(estimator: Any) -> bool:
+    return hasattr(estimator, "make_learner")
+
+
+def check_model(estimator: Any) -> None:
+    """Check the parameters of an estimator and everything that it has learnt."""
+    for name, value in estimator.get_params(deep=False).items():
+        if name in ("noise", "norm") and not isinstance(value, str):
+            _check_numbers(value, name)
+    learnt = vars(estimator)
+    _check_output(learnt.get("_sklearn_output_config", {}))
+    if not learnt.keys().isdisjoint(ONLINE_ATTRIBUTES + PURSUIT_ATTRIBUTES):
+        n_features = estimator.n_features_in_
+        _check_integer(n_features, "n_features_in_", least=1)
+        _check_names(learnt.get("feature_names_in_"), n_features)
+        if _is_online(estimator):
+            _check_progress(learnt["_progress"], n_features)
+        else:
+            _check_pursuit(learnt, n_features)
+    if _is_online(estimator):
+        estimator.make_learner()
+    else:
+        estimator._check_parameters()
+
+
+def check_random_state(state: tuple[Any, ...]) -> None:
+    """Check the state of a legacy random generator of NumPy, which reads beyond its array otherwise."""
+    kind, keys, position, has_gauss, gauss = state
+    _require(kind == "MT19937", f"the random generator {kind!r} is not known")
+    _require(
+        isinstance(keys, np.ndarray) and keys.shape == (MERSENNE_TWISTER_WORDS,) and keys.dtype == np.uint32,
+        "the state of the random generator is not valid",
+    )
+    _check_integer(position, "the position of the random generator", least=0)
+    _require(position <= MERSENNE_TWISTER_WORDS, "the position of the random generator is out of range")
+    _require(has_gauss in (0, 1), "the state of the random generator is not valid")
+    _check_number(gauss, "the cached number of the random generator")
+
+
+def check_rows(rows: sp.csr_array) -> None:
+    """Check that the indices of a sparse matrix are in range, which is not checked when they are used."""
+    _require(rows.indices.dtype.kind == "i" and rows.indptr.dtype.kind == "i", "indices are not integers")
+    rows.check_format(full_check=True)
+    _require(rows.has_canonical_format, "the indices of a sparse matrix are not sorted or not unique")
+
+
+def _check_progress(progress: Any, n_features: int) -> None:
+    _require(isinstance(progress, Progress), "what was learnt is of the wrong type")
+    _check_state(progress.state, n_features)
+    dtype = progress.state.L.dtype
+    for batch in progress.waiting:
+        _require(isinstance(batch, Batch), "a row that waits is of the wrong type")
+        values = batch.values
+        expected = np.dtype(np.float64) if batch.is_sparse else dtype
+        _require(values.dtype == expected, "a row that waits has the wrong precision")
+        _require(values.ndim == 2 and values.shape[1] == n_features, "a row that waits has the wrong length")
+        if batch.is_sparse:
+            check_rows(values)
+            _require(not np.isnan(values.data).any(), "an observed entry of a row that waits is NaN")
+        check_range(batch)
+
+
+def _check_state(state: Any, n_features: int) -> None:
+    _require(isinstance(state, State), "the state is of the wrong type")
+    L = state.L
+    _require(
+        isinstance(L, np.ndarray) and L.ndim == 2 and L.dtype in (np.float32, np.float64),
+        "the basis is not a matrix of floating-point numbers",
+    )
+    p, d = L.shape
+    _require(p == n_features and d > 0, f"the basis has shape {L.shape}, but there are {n_features} features")
+    _check_array(L, "the basis", p, d, dtype=L.dtype)
+    _check_statistics(state.statistics, p, d)
+    _check_scales(state.scales, p)
+    for name in ("n_samples", "n_steps", "time"):
+        _check_integer(getattr(state, name), name, least=0)
+    if state.biases is not None:
+        _check_biases(state.biases, p)
+    if state.selection is not None:
+        _check_selection(state.selection, d)
+
+
+def _check_statistics(seen: Any, p: int, d: int) -> None:
+    _require(isinstance(seen, SufficientStatistics), "the statistics are of the wrong type")
+    _check_array(seen.A, "A", d, d)
+    _check_array(seen.B, "B", p, d)
+    _check_array(seen.r, "r", d)
+    _check_number(seen.loss, "loss")
+    for name in ("weight", "entries"):
+        _check_number(getattr(seen, name), name, least=0.0)
+    _require((seen.grams is None) == (seen.means is None), "a part of the statistics is missing")
+    if seen.grams is not None:
+        _check_array(seen.grams, "grams", p, d * (d + 1) // 2)
+        _check_array(seen.means, "means", p, 2)
+
+
+def _check_scales(scales: Any, p: int) -> None:
+    _require(isinstance(scales, Scales), "the scales are of the wrong type")
+    for name in ("noisy", "seen"):
+        value = getattr(scales, name)
+        if isinstance(value, np.ndarray):
+            _check_array(value, name, p, least=0.0)
+        else:
+            _check_number(value, name, least=0.0)
+    for name in ("weight", "recent_weight", "recent_noisy"):
+        _check_number(getattr(scales, name), name, least=0.0)
+    for name, weight in (
+        ("entry", scales.weight),
+        ("residual", scales.weight),
+        ("recent_residual", scales.recent_weight),
+    ):
+        value = getattr(scales, name)
+        _check_number(value, name)
+        _require(abs(value) <= LARGEST_LOG * weight, f"{name} is out of range")
+    _require(scales.recent_noisy <= 1.001 * scales.recent_weight, "recent_noisy is out of range")
+
+
+def _check_biases(biases: Any, p: int) -> None:
+    _require(isinstance(biases, BiasModel), "the biases are of the wrong type")
+    _check_number(biases.total, "total")
+    _check_number(biases.count, "count", least=0.0)
+    _check_array(biases.sums, "sums", p)
+    _check_array(biases.counts, "counts", p, least=0.0)
+
+
+def _check_selection(selection: Any, d: int) -> None:
+    _require(isinstance(selection, Selection), "the selection is of the wrong type")
+    _require(selection.n_components == d, "the number of components is not the one that was selected")
+    rows = [(selection.n_components, selection.weight, selection.prior, 0.0), *selection.tried]
+    for row in rows:
+        _require(isinstance(row, tuple) and len(row) == 4, "an attempt of the selection is not valid")
+        n_components, weight, prior, error = row
+        _check_integer(n_components, "n_components", least=1)
+        for value in (0.0 if weight is None else weight, prior, error):
+            _check_number(value, "a number of the selection", least=0.0)
+
+
+def _check_pursuit(learnt: dict[str, Any], p: int) -> None:
+    for name, n_dimensions in (("components_", 2), ("singular_values_", 1), ("low_rank_", 2)):
+        value = learnt[name]
+        _require(isinstance(value, np.ndarray) and value.ndim == n_dimensions, f"{name} is not valid")
+    d, n = len(learnt["components_"]), len(learnt["low_rank_"])
+    _check_array(learnt["components_"], "components_", d, p)
+    _check_array(learnt["singular_values_"], "singular_values_", d, least=0.0)
+    _check_array(learnt["low_rank_"], "low_rank_", n, p)
+    _check_array(learnt["noise_"], "noise_", n, p)
+    _check_integer(learnt["n_iter_"], "n_iter_", least=0)
+
+
+def _check_numbers(value: Any, title: str) -> None:
+    """Check the fields of a noise model or a norm."""
+    for field in fields(value):
+        item, name = getattr(value, field.name), f"{field.name} of {title}"
+        if field.name == "basis_update":
+            _require(item in ("exact", "bcd"), f"{name} is not valid")
+        elif field.name == "downweight":
+            _require(isinstance(item, bool), f"{name} is not valid")
+        elif field.name == "components":
+            _check_integer(item, name, least=0)
+        elif isinstance(item, np.ndarray):
+            _check_array(item, name, *item.shape, least=0.0 if field.name == "leniency" else -math.inf)
+        elif not (item is None and field.default is None) and not (item == math.inf == field.default):
+            _check_number(item, name, least=0.0)
+
+
+def _check_names(names: Any, n_features: int) -> None:
+    if names is not None:
+        _require(
+            isinstance(names, np.ndarray)
+            and names.shape == (n_features,)
+            and all(isinstance(name, str) for name in names),
+            "the names of the features are not valid",
+        )
+
+
+def _check_output(config: Any) -> None:
+    _require(
+        isinstance(config, dict)
+        and set(config) <= {"transform"}
+        and config.get("transform", "default") in ("default", "pandas", "polars"),
+        "the container for the output is not known",
+    )
+
+
+def _check_array(
+    value: Any, name: str, *shape: int, dtype: Any = np.float64, least: float = -math.inf
+) -> None:
+    _require(
+        isinstance(value, np.ndarray) and value.shape == shape and value.dtype == dtype,
+        f"{name} is not an array of shape {shape}",
+    )
+    _require(bool(np.isfinite(value).all()), f"{name} is not finite")
+    _require(bool((value >= least).all()), f"{name} has entries below {least}")
+
+
+def _check_number(value: Any, name: str, *, least: float = -math.inf) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    _require(is_number and math.isfinite(value) and value >= least, f"{name} is {value!r}")
+
+
+def _check_integer(value: Any, name: str, *, least: int) -> None:
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    _require(is_integer and least <= value < 2**63, f"{name} is {value!r}")
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ValueError(problem)
