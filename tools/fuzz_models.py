@@ -218,12 +218,15 @@ def change_npy_header(member, rng):
     shape = rng.choice(["(10000000000,)", "(1, 1)", "(-1,)", "(0, 10000000000)", "(99999, 99999)", "()"])
     start = member.index(b"'shape': ")
     end = member.index(b")", start) + 1
-    text = f"'shape': {shape}".encode()
-    length = end - start
-    return member[:start] + text.ljust(length)[: max(length, len(text))] + member[end + max(0, len(text) - length) :]
+    text = f"'shape': {shape}".encode().ljust(end - start)
+    end = start + len(
+        text
+    )  # the length of the header must not change, so that blanks behind it are overwritten
+    return member[:start] + text + member[end:]
 
 
 def to_npy(array):
+    """Return an array as a ``.npy`` file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
@@ -258,7 +261,7 @@ def run_case(seed, number, files, path):
 
 def use(model, path):
     """Apply, train and save a model that was loaded; it may refuse data, but must not do anything else."""
-    X, S = sample_data()
+    X = sample_data()[0]
     is_online = hasattr(model, "partial_fit")
     model.set_params(max_iter=5)
     if hasattr(model, "n_features_in_"):
@@ -289,6 +292,7 @@ def allow_refusal(action):
 
 
 def finite(values, name):
+    """Raise a Finding if values are not finite."""
     if values is not None and not np.isfinite(np.asarray(values, dtype=float)).all():
         raise Finding(f"{name} is not finite")
 
@@ -356,6 +360,7 @@ def fuzz(seed, count, show_progress=lambda done: None):
 @click.argument("count", type=int)
 @click.option("--only", type=int, metavar="NUMBER", help="Repeat one case in this process.")
 def main(seed, count, only):
+    """Run the cases and print a table."""
     if only is not None:
         with tempfile.TemporaryDirectory() as name:
             click.echo(run_case(seed, only, make_files(Path(name)), Path(name) / "damaged"))
