@@ -7,8 +7,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from commands import run_successfully
 
+from commands import run_successfully
 from maxnorm import MaxNormDecomposition
 from maxnorm.core.noise import NOISES
 from maxnorm.streams.opening import READERS_OF_ONE_ARRAY

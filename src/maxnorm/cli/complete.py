@@ -67,8 +67,8 @@ def complete(
     check_outputs({"--output": output}, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats([output])
-        stream = DataOptions(data, columns, key, transpose, header).open_stream()
-        model = load_or_fit_model(model_path, ModelOptions("completion", **parameters), stream)
+        source = DataOptions(data, columns, key, transpose, header)
+        model, stream = load_or_fit_model(model_path, ModelOptions("completion", **parameters), source)
         if type(model).__name__ != "MaxNormCompletion":
             raise click.ClickException(
                 f"{model_path} holds a {type(model).__name__}, which cannot fill in missing entries: "

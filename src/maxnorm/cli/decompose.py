@@ -89,8 +89,8 @@ def decompose(
     check_outputs(outputs, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats(paths.values())
-        stream = DataOptions(data, columns, key, transpose, header).open_stream()
-        model = load_or_fit_model(model_path, ModelOptions(**parameters), stream)
+        source = DataOptions(data, columns, key, transpose, header)
+        model, stream = load_or_fit_model(model_path, ModelOptions(**parameters), source)
         if "scores" in paths and not hasattr(model, "score_samples"):
             raise click.ClickException(
                 f"{model_path} holds a {type(model).__name__}, which cannot score samples: leave out --scores"

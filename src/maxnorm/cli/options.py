@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -73,7 +75,8 @@ def data_options(command: Command) -> Command:
             "--columns",
             metavar="COLUMNS",
             help="Features to use: names or positions, counted from 0 and separated by commas, or a range "
-            "of positions such as 1:20 or 1: (all but the first). By default, all columns are used.",
+            "of positions such as 1:20 or 1: (all but the first). By default, all columns are used, or those "
+            "with the names of the model's features.",
         ),
         click.argument("data"),
     ):
@@ -213,16 +216,27 @@ class DataOptions(NamedTuple):
     transpose: bool
     header: bool | None
 
-    def open_stream(self) -> Stream:
-        """Open the data, and print what was detected about them."""
+    def open_stream(self, model: Any = None) -> Stream:
+        """Open the data, and print what was detected about them.
+
+        If ``--columns`` is not given, the features of a fitted ``model`` are read by name, wherever they are
+        in the file. Data in which they do not have these names are read as they are.
+        """
+        from maxnorm.streams import StreamError
+
+        columns = _parse_columns(self.columns)
+        names = getattr(model, "feature_names_in_", None)
+        can_open_twice = Path(self.data).is_file() or Path(self.data).is_dir()
+        if columns is None and names is not None and can_open_twice and not self.transpose:
+            with suppress(StreamError):
+                return self._open(list(names))
+        return self._open(columns)
+
+    def _open(self, columns: slice | list[str] | None) -> Stream:
         from maxnorm import open_stream
 
         stream = open_stream(
-            self.data,
-            columns=_parse_columns(self.columns),
-            key=self.key,
-            transpose=self.transpose,
-            header=self.header,
+            self.data, columns=columns, key=self.key, transpose=self.transpose, header=self.header
         )
         for remark in stream.remarks:
             print_message(remark)

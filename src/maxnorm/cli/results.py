@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from maxnorm.cli.errors import report_interruption
-from maxnorm.cli.options import ModelOptions
+from maxnorm.cli.options import DataOptions, ModelOptions
 from maxnorm.cli.output import print_message
 from maxnorm.cli.progress import show_row_progress
 
@@ -41,12 +41,14 @@ def check_result_formats(paths: Iterable[Path]) -> None:
         open_writer(path)
 
 
-def load_or_fit_model(path: Path | None, options: ModelOptions, stream: Stream) -> Any:
-    """Return the model saved in ``path`` or, if that is None, a model fitted to ``stream``."""
+def load_or_fit_model(path: Path | None, options: ModelOptions, data: DataOptions) -> tuple[Any, Stream]:
+    """Return the model saved in ``path`` or, if that is None, a model fitted to the data; and the data."""
     from maxnorm import load
 
     if path is not None:
-        return load(path)
+        model = load(path)
+        return model, data.open_stream(model)
+    stream = data.open_stream()
     if not stream.repeatable:
         raise click.ClickException(
             f"{stream.title} can be read only once, but it must be read a second time after fitting: "
@@ -57,7 +59,8 @@ def load_or_fit_model(path: Path | None, options: ModelOptions, stream: Stream) 
         show_row_progress("fitting", stream.n_samples or stream.n_expected) as progress,
         report_interruption(NOTHING_WRITTEN),
     ):
-        return model.fit(stream, callback=lambda _: progress.update(model.n_samples_seen_))
+        model.fit(stream, callback=lambda _: progress.update(model.n_samples_seen_))
+    return model, stream
 
 
 def write_results(stream: Stream, files: Mapping[str, ResultFile], compute: Compute) -> dict[str, Any]:
