@@ -113,7 +113,9 @@ def _follow_links(file: Any, key: str, external: bool, title: str) -> str:
         if isinstance(link, h5py.SoftLink):
             n_links += 1
             if n_links > MOST_LINKS_FOLLOWED:
-                raise StreamError(f"{title}: key={key!r} leads through links in a circle; the file is damaged")
+                raise StreamError(
+                    f"{title}: key={key!r} leads through links in a circle; the file is damaged"
+                )
             target = posixpath.normpath(posixpath.join("/", reached, link.path))
             waiting += [part for part in reversed(target.split("/")) if part]
             here = ""
@@ -132,8 +134,8 @@ def _require_own_storage(data: Any, title: str) -> None:
 def _refers(title: str, kind: str, files: list[str]) -> StreamError:
     shown = ", ".join(repr(name) for name in files[:3]) + (", ..." if len(files) > 3 else "")
     return StreamError(
-        f"{title}: refers to other files ({kind}: {shown}); set external to True if you trust this file, or copy "
-        "the data into one file"
+        f"{title}: refers to other files ({kind}: {shown}); set external to True if you trust this file, or "
+        "copy the data into one file"
     )
 
 
@@ -182,15 +184,15 @@ def _list_arrays(group: Any, zarr: Any) -> Mapping[str, Any]:
 
 
 def _require_no_pickle(array: Any, title: str) -> None:
-    """Raise a StreamError if the chunks of a Zarr array are pickles, which execute code when they are read."""
+    """Raise a StreamError if the chunks of a Zarr array are pickles, which may execute code."""
     metadata = array.metadata
     codecs = [
         *(getattr(metadata, "filters", None) or ()),
         getattr(metadata, "compressor", None),
         *(getattr(metadata, "codecs", None) or ()),
     ]
-    names = [getattr(codec, "codec_id", None) or getattr(codec, "codec_name", "") for codec in codecs]
-    if any("pickle" in name for name in names):
+    if any("pickle" in str(codec).lower() for codec in codecs):
         raise StreamError(
-            f"{title}: its chunks are pickles, which can execute code and are not read; save an array of numbers"
+            f"{title}: its chunks are pickles, which can execute code and are not read; save an array of "
+            "numbers"
         )

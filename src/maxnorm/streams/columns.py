@@ -85,7 +85,7 @@ def select_columns(
         raise StreamError(
             f"{title}: columns={columns!r} selects none of the {n_columns} columns; select at least one"
         )
-    selected = None if names is None else tuple(names[i] for i in positions)
+    selected = None if names is None else tuple(names[int(i)] for i in positions)
     return ColumnSelection(positions, selected, len(positions))
 
 

@@ -1,7 +1,7 @@
 """Checks of what a file declares about itself, made before memory is allocated or compiled code trusts it.
 
-A small file can declare an enormous array, by damage or by intent. The limits are far above what ordinary files
-hold, and none of them limits the number of samples.
+A small file can declare an enormous array, by damage or by intent. The limits are far above what ordinary
+files hold, and none of them limits the number of samples.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ LARGEST_ROW_ENTRIES = 2**25
 """Largest number of features of a file: 256 MB of float64 in a single sample."""
 
 LARGEST_CHUNK_BYTES = 2**28
-"""Largest chunk of an HDF5 or Zarr array. A chunk is decompressed as a whole, even for a single sample; chunks of 1
-to 10 MB are usual."""
+"""Largest chunk of an HDF5 or Zarr array. A chunk is decompressed as a whole, even for a single sample;
+chunks of 1 to 10 MB are usual."""
 
 MOST_CHUNKS_PER_READ = 2**16
-"""Largest number of chunks that one batch may touch. The libraries keep a record of every chunk of a read, of about
-a kilobyte."""
+"""Largest number of chunks that one batch may touch. The libraries keep a record of every chunk of a read,
+of about a kilobyte."""
 
 LARGEST_UNPROPORTIONAL_BYTES = 2**28
 LARGEST_EXPANSION = 20
 """Data that must be loaded as a whole may take ``LARGEST_UNPROPORTIONAL_BYTES`` (256 MB), or
-``LARGEST_EXPANSION`` times their compressed size if that is more. Measurements compress by a factor of 1 to 10,
-and a file of zeros by a factor of 1000."""
+``LARGEST_EXPANSION`` times their compressed size if that is more. Measurements compress by a factor of 1 to
+10, and a file of zeros by a factor of 1000."""
 
 MOST_ARRAYS_SHOWN = 10  # in an error message
 
@@ -46,8 +46,9 @@ def require_row_fits(n_features: int, title: str) -> None:
     """Raise a StreamError if a single sample of a file would not fit into memory."""
     if n_features > LARGEST_ROW_ENTRIES:
         raise StreamError(
-            f"{title}: declares {n_features} features per sample, more than the {LARGEST_ROW_ENTRIES} that can "
-            "be read; set transpose to True if samples are columns, or divide the features among several files"
+            f"{title}: declares {n_features} features per sample, more than the {LARGEST_ROW_ENTRIES} that "
+            "can be read; set transpose to True if samples are columns, or divide the features among several "
+            "files"
         )
 
 
@@ -67,8 +68,8 @@ def require_proportional(n_bytes: int, stored_bytes: int, title: str, remedy: st
     """
     if n_bytes > max(LARGEST_UNPROPORTIONAL_BYTES, LARGEST_EXPANSION * stored_bytes):
         raise StreamError(
-            f"{title}: {stored_bytes} bytes in the file would expand to {n_bytes} bytes in memory, because this "
-            f"array can only be loaded as a whole; {remedy}"
+            f"{title}: {stored_bytes} bytes in the file would expand to {n_bytes} bytes in memory, because "
+            f"this array can only be loaded as a whole; {remedy}"
         )
 
 
@@ -100,11 +101,13 @@ def require_readable_chunks(
             f"{LARGEST_CHUNK_BYTES} that are decompressed at once; write the array with smaller chunks, for "
             "example of 1000 samples"
         )
-    n_chunks = math.ceil(n_features / chunks[1 - sample_axis]) * math.ceil(rows_per_read / chunks[sample_axis])
+    n_chunks = math.ceil(n_features / chunks[1 - sample_axis]) * math.ceil(
+        rows_per_read / chunks[sample_axis]
+    )
     if n_chunks > MOST_CHUNKS_PER_READ:
         raise StreamError(
-            f"{title}: a batch of {rows_per_read} samples touches {n_chunks} chunks of shape {shown}; write the "
-            "array with chunks that hold more features of a sample, or set batch_size to a smaller number"
+            f"{title}: a batch of {rows_per_read} samples touches {n_chunks} chunks of shape {shown}; write "
+            "the array with chunks that hold more features of a sample, or set batch_size to a smaller number"
         )
 
 

@@ -3,10 +3,10 @@
 Files since v7.3 are HDF5 files. The variables of files before v7.3 are read here and not with
 ``scipy.io.loadmat``, which allocates what a damaged file declares and returns sparse matrices unchecked.
 
-The format of versions 5 to 7 is described in "MAT-File Format" by The MathWorks. A file is a header of 128 bytes
-and a sequence of elements: a type, a number of bytes, and data. A variable is an element of type MATRIX, which is
-made of further elements: flags, dimensions, a name, and the values. It may be wrapped in an element of type
-COMPRESSED.
+The format of versions 5 to 7 is described in "MAT-File Format" by The MathWorks. A file is a header of 128
+bytes and a sequence of elements: a type, a number of bytes, and data. A variable is an element of type
+MATRIX, which is made of further elements: flags, dimensions, a name, and the values. It may be wrapped in an
+element of type COMPRESSED.
 """
 
 from __future__ import annotations

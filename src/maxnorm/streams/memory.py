@@ -273,8 +273,8 @@ def to_numeric(array: Array, title: str) -> Array:
 def dates_message(title: str, kind: Any) -> str:
     """Return the error message for a column or an array of dates or durations."""
     return (
-        f"{title} holds dates or durations ({kind}), which are not numbers; drop it, select other columns with "
-        "columns, or convert it, for example to seconds"
+        f"{title} holds dates or durations ({kind}), which are not numbers; drop it, select other columns "
+        "with columns, or convert it, for example to seconds"
     )
 
 

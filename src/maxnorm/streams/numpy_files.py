@@ -1,4 +1,4 @@
-"""Readers of the files of NumPy, ``.npy`` and ``.npz``, and of sparse matrices that SciPy saves as ``.npz``."""
+"""Readers of ``.npy`` and ``.npz`` files, and of sparse matrices that SciPy saves as ``.npz``."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def open_npz(
             with archive.open(member) as file:
                 if file.read(len(NPY_MAGIC)) == NPY_MAGIC:
                     file.seek(0)
-                    headers[member.removesuffix(".npy")] = _read_npy_header(file, f"{title}, member {member!r}")
+                    headers[member.removesuffix(".npy")] = _read_npy_header(
+                        file, f"{title}, member {member!r}"
+                    )
         if set(headers) >= SPARSE_MEMBERS and key is None:
             parts = {
                 name: _load_member(archive, name, headers[name], title)
@@ -116,9 +118,7 @@ def open_npz(
             }
             matrix = build_sparse(parts, title)
             require_row_fits(matrix.shape[0 if transpose else 1], title)
-            return open_sparse(
-                matrix, title, batch_size=batch_size, columns=columns, transpose=transpose
-            )
+            return open_sparse(matrix, title, batch_size=batch_size, columns=columns, transpose=transpose)
         name = resolve_key(key, {k: header.shape for k, header in headers.items()}, title)
         header, array_title = headers[name], f"{title}, array {name!r}"
         require_plausible_shape(header.shape, array_title)
@@ -163,7 +163,9 @@ def _load_member(archive: zipfile.ZipFile, name: str, header: _NpyHeader, title:
     """Return an array of an archive as a whole, if its size is plausible."""
     member, member_title = archive.getinfo(_member_name(archive, name)), f"{title}, array {name!r}"
     if header.dtype.hasobject:
-        raise StreamError(f"{member_title}: holds Python objects, which are not read; save an array of numbers")
+        raise StreamError(
+            f"{member_title}: holds Python objects, which are not read; save an array of numbers"
+        )
     _require_complete(member, header, member_title)
     require_proportional(
         header.array_bytes,

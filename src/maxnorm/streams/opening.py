@@ -1,7 +1,7 @@
 """``open_stream``, which chooses the reader for a source of samples.
 
-Readers are imported when they are needed, so that a wrong path is reported without waiting for NumPy, SciPy and
-the libraries of file formats.
+Readers are imported when they are needed, so that a wrong path is reported without waiting for NumPy, SciPy
+and the libraries of file formats.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def open_stream(
     header : bool or None, default=None
         Whether the first line of a text file holds the names of the columns. None detects it: the first line
         is a header if it has a word where the second line has a number, or if it counts 0, 1, 2 and so on.
-        A second line of units, with words where the third line has numbers, is left out. Other formats ignore ``header``.
-    external : bool, default=False
+        A second line of units, with words where the third line has numbers, is left out. Other formats
+        ignore ``header``. external : bool, default=False
         Whether an HDF5 or MATLAB v7.3 file may refer to other files, by external links, external storage or
         virtual datasets. By default such a dataset is refused, because a file from an untrusted source could
         name any file that you can read. Other formats ignore ``external``.
@@ -179,7 +179,7 @@ def open_stream(
     """
     if isinstance(x, Stream):
         return x
-    if batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
+    if not _is_batch_size(batch_size):
         raise ValueError(f"batch_size must be an integer of at least 1 or None, got {batch_size!r}")
     options: dict[str, Any] = {"batch_size": batch_size, "columns": columns, "transpose": transpose}
     if isinstance(x, str | os.PathLike):
@@ -269,6 +269,10 @@ def _open_path(
         raise StreamError(
             f"{path}: is damaged, or its extension does not match its content: {error}"
         ) from error
+
+
+def _is_batch_size(value: Any) -> bool:
+    return value is None or (isinstance(value, Integral) and int(value) >= 1)
 
 
 def _is_zarr(path: Path) -> bool:

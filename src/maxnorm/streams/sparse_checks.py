@@ -16,8 +16,8 @@ SPARSE_PARTS = {"format", "shape", "data", "indices", "indptr", "row", "col", "c
 
 EMPTY_ROWS = 10_000_000
 EMPTY_ROWS_PER_ENTRY = 10
-"""A matrix may have ``EMPTY_ROWS`` rows, and ``EMPTY_ROWS_PER_ENTRY`` more per stored entry. Conversion to rows takes
-16 bytes per row, whether it has entries or not."""
+"""A matrix may have ``EMPTY_ROWS`` rows, and ``EMPTY_ROWS_PER_ENTRY`` more per stored entry. Conversion to
+rows takes 16 bytes per row, whether it has entries or not."""
 
 INDICES_OF_FORMAT = {
     "csr": ("indices", "indptr"),
@@ -47,8 +47,7 @@ def build_sparse(parts: Mapping[str, Array], title: str) -> Any:
     StreamError
         If a part is missing or of a wrong type, or if an index is out of range.
     """
-    kind = parts["format"].item() if parts["format"].size == 1 else None
-    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    kind = str(parts["format"].astype(str).item()) if parts["format"].size == 1 else ""
     if kind == "coo" and "coords" in parts:
         coords = parts["coords"]
         parts = {**parts, "row": coords[0], "col": coords[1]} if coords.shape[:1] == (2,) else parts
@@ -88,8 +87,8 @@ def build_sparse(parts: Mapping[str, Array], title: str) -> Any:
 def require_valid_sparse(x: Any, title: str) -> None:
     """Raise a StreamError if compiled code cannot trust a sparse matrix that it is given.
 
-    Matrices of scipy.io.loadmat, and matrices whose arrays were changed, may be invalid. The other formats than
-    those that are checked here store no indices that compiled code uses.
+    Matrices of scipy.io.loadmat, and matrices whose arrays were changed, may be invalid. The other formats
+    than those that are checked here store no indices that compiled code uses.
     """
     n, p = x.shape
     if x.format in ("csr", "csc", "bsr"):
@@ -132,9 +131,7 @@ def _check_compressed(
     _check_range(indices[: indptr[-1]], n_minor, "row" if is_by_columns else "column", title)
 
 
-def _check_entries(
-    row: Array, col: Array, n_data: int, shape: tuple[int, int], title: str
-) -> None:
+def _check_entries(row: Array, col: Array, n_data: int, shape: tuple[int, int], title: str) -> None:
     """Check the indices of a matrix in COO format."""
     if not len(row) == len(col) == n_data:
         raise _broken(title, f"it has {len(row)} row indices, {len(col)} column indices and {n_data} entries")

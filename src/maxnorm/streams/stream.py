@@ -191,8 +191,8 @@ def rows_per_read(batch_size: int | None, n_features: int, rows_per_chunk: int =
 def regroup(batches: Iterable[Batch], size: int | None) -> Iterator[Batch]:
     """Yield the rows of ``batches`` in batches of ``size`` rows, the last of which may have fewer.
 
-    If ``size`` is None, the batches are yielded unchanged. If ``batches`` raises an exception, the rows before
-    it are yielded first.
+    If ``size`` is None, the batches are yielded unchanged. If ``batches`` raises an exception, the rows
+    before it are yielded first.
     """
     if size is None:
         yield from batches
@@ -240,8 +240,8 @@ def skip_rows(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
 def out_of_memory(title: str, error: MemoryError) -> StreamError:
     """Return the error to raise where a source does not fit into memory."""
     return StreamError(
-        f"{title}: there is not enough memory to read it{f' ({error})' if str(error) else ''}; set batch_size "
-        "to a smaller number, or select fewer columns"
+        f"{title}: there is not enough memory to read it{f' ({error})' if str(error) else ''}; set "
+        "batch_size to a smaller number, or select fewer columns"
     )
 
 
