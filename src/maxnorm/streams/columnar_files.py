@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,17 @@ import numpy as np
 
 from maxnorm.core.types import Array
 from maxnorm.streams.columns import select_columns
-from maxnorm.streams.memory import to_numeric
-from maxnorm.streams.stream import Columns, Stream, StreamError, needs, regroup, rows_per_read
+from maxnorm.streams.file_checks import LARGEST_UNPROPORTIONAL_BYTES, require_proportional, require_row_fits
+from maxnorm.streams.memory import dates_message, to_numeric
+from maxnorm.streams.stream import (
+    Columns,
+    NotInstalled,
+    Stream,
+    StreamError,
+    needs,
+    regroup,
+    rows_per_read,
+)
 
 COLUMN_READ_ROWS = 2**16  # rows that are read at a time where whole columns are assembled
 
@@ -31,7 +41,8 @@ def open_parquet(path: Path, *, batch_size: int | None, columns: Columns, transp
         raise StreamError(f"{title}: this folder holds no .parquet files")
     lengths, schema = [], None
     for part in paths:
-        with parquet.ParquetFile(part) as file:
+        with _named(part), parquet.ParquetFile(part) as file:
+            _require_plausible_row_groups(file.metadata, str(part))
             if schema is not None and file.schema_arrow.names != schema.names:
                 raise StreamError(
                     f"{part}: its columns differ from those of {paths[0]}; all files of a folder must have "
@@ -43,8 +54,9 @@ def open_parquet(path: Path, *, batch_size: int | None, columns: Columns, transp
     def read_tables(start: int, names: list[str], size: int) -> Iterator[Any]:
         for part, length in zip(paths, lengths, strict=True):
             if start < length:
-                with parquet.ParquetFile(part) as file:
+                with _named(part), parquet.ParquetFile(part) as file:
                     for batch in file.iter_batches(size, columns=names):
+                        batch.validate()
                         if start < batch.num_rows:
                             yield batch.slice(start)
                         start = max(0, start - batch.num_rows)
@@ -54,20 +66,51 @@ def open_parquet(path: Path, *, batch_size: int | None, columns: Columns, transp
     return _open_tables(read_tables, schema, title, sum(lengths), batch_size, columns, transpose)
 
 
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Give errors of pyarrow the name of the file, which may be one of many in a folder."""
+    try:
+        yield
+    except (StreamError, NotInstalled, FileNotFoundError, PermissionError, MemoryError):
+        raise
+    except Exception as error:
+        raise StreamError(
+            f"{path}: is damaged, or its extension does not match its content: {error}"
+        ) from error
+
+
+def _require_plausible_row_groups(metadata: Any, title: str) -> None:
+    """Raise a StreamError if a row group declares an impossible size, or expands enormously."""
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        if group.num_rows < 0 or group.total_byte_size < 0:
+            raise StreamError(
+                f"{title}: declares {group.num_rows} rows in row group {i}; the file is damaged"
+            )
+        if group.total_byte_size > LARGEST_UNPROPORTIONAL_BYTES:
+            stored = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
+            require_proportional(
+                group.total_byte_size, stored, f"{title}, row group {i}", "write it with smaller row groups"
+            )
+
+
 def open_arrow(path: Path, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
     """Return a stream over an Arrow IPC file (``.arrow``, or ``.feather`` version 2)."""
     pyarrow = needs("pyarrow", "reading Arrow")
     title = str(path)
+    first_column = pyarrow.ipc.IpcReadOptions(included_fields=[0])
     with pyarrow.memory_map(title) as mapped:
-        file = pyarrow.ipc.open_file(mapped)
-        schema = file.schema
+        schema = pyarrow.ipc.open_file(mapped).schema
+        file = pyarrow.ipc.open_file(mapped, options=first_column if len(schema) else None)
         n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
 
     def read_tables(start: int, names: list[str], size: int) -> Iterator[Any]:
+        fields = [schema.get_field_index(name) for name in names]
         with pyarrow.OSFile(title) as opened:
-            file = pyarrow.ipc.open_file(opened)
+            file = pyarrow.ipc.open_file(opened, options=pyarrow.ipc.IpcReadOptions(included_fields=fields))
             for i in range(file.num_record_batches):
                 batch = file.get_batch(i)
+                batch.validate()  # pyarrow does not, and a wrong length would crash the process
                 while start < batch.num_rows:
                     part = batch.slice(start, size)
                     yield part
@@ -100,7 +143,10 @@ def _open_tables(
 
     def read(start: int, some: list[str], size: int) -> Iterator[Array]:
         for table in read_tables(start, some, size):
-            arrays = [to_numeric(table.column(name).to_numpy(zero_copy_only=False), title) for name in some]
+            arrays = [
+                to_numeric(table.column(name).to_numpy(zero_copy_only=False), f"{title}: column {name!r}")
+                for name in some
+            ]
             yield np.column_stack(arrays).astype(dtype, copy=False)
 
     if not transpose:
@@ -113,17 +159,22 @@ def _open_tables(
             names=tuple(names),
             remarks=remarks,
         )
+    require_row_fits(n_rows, title)
     size = rows_per_read(batch_size, n_rows)
     selection = select_columns(columns, None, n_rows, title)
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, len(names), size):
-            parts = list(read(0, names[i : i + size], COLUMN_READ_ROWS))
-            if not parts:
-                raise StreamError(f"{title}: is empty")
+            parts, n_read = [], 0
+            for part in read(0, names[i : i + size], COLUMN_READ_ROWS):
+                parts.append(part)
+                n_read += len(part)
+                require_row_fits(n_read, title)
+            if n_read != n_rows:
+                raise StreamError(f"{title}: has {n_read} rows, but declares {n_rows}; the file is damaged")
             yield np.ascontiguousarray(selection.take(np.concatenate(parts).T))
 
-    return Stream(source, title, n_samples=len(names), n_features=selection.n_features)
+    return Stream(source, title, n_samples=len(names), n_features=selection.n_features, remarks=remarks)
 
 
 def _select_numeric_columns(schema: Any, columns: Columns, labels: list[str], title: str) -> list[str]:
@@ -142,8 +193,12 @@ def _select_numeric_columns(schema: Any, columns: Columns, labels: list[str], ti
     assert names is not None
     if columns is None:
         names = tuple(name for name in names if name not in labels)
+        if not names:
+            raise StreamError(f"{title}: has no features: all of its columns hold row labels")
     for name in names:
         kind = schema.field(name).type
+        if types.is_temporal(kind):
+            raise StreamError(dates_message(f"{title}: column {name!r}", kind))
         if not (
             types.is_integer(kind)
             or types.is_floating(kind)

@@ -63,10 +63,12 @@ def select_columns(
     StreamError
         If a column does not exist, if a mask has the wrong length, or if no column is selected.
     """
+    if not n_columns:
+        raise StreamError(f"{title}: has no features; samples must have at least one")
     if columns is None:
         return ColumnSelection(None, None if names is None else tuple(names), n_columns)
     if isinstance(columns, slice):
-        positions = np.arange(n_columns)[columns]
+        positions = np.arange(*columns.indices(n_columns))
     else:
         requested: list[Any] = [columns] if isinstance(columns, int | np.integer | str) else list(columns)
         if requested and all(isinstance(column, bool | np.bool_) for column in requested):
@@ -83,7 +85,7 @@ def select_columns(
         raise StreamError(
             f"{title}: columns={columns!r} selects none of the {n_columns} columns; select at least one"
         )
-    selected = None if names is None else tuple(names[i] for i in positions)
+    selected = None if names is None else tuple(names[int(i)] for i in positions)
     return ColumnSelection(positions, selected, len(positions))
 
 

@@ -10,12 +10,19 @@ import scipy.sparse as sp
 
 from maxnorm.core.types import Array
 from maxnorm.streams.columns import select_columns
-from maxnorm.streams.stream import Batch, Columns, Stream, StreamError, regroup, rows_per_read, skip_rows
-
-NUMERIC_KINDS = "fiub"  # kinds of NumPy types that are numbers: floats, integers, unsigned integers, booleans
-ITERABLE_ROWS = (
-    100  # single rows of an iterable that form a batch by default: few, so that none wait for long
+from maxnorm.streams.sparse_checks import require_plausible_rows, require_valid_sparse
+from maxnorm.streams.stream import (
+    NUMERIC_KINDS,
+    Batch,
+    Columns,
+    Stream,
+    StreamError,
+    regroup,
+    rows_per_read,
+    skip_rows,
 )
+
+ITERABLE_ROWS = 100  # single rows of an iterable that form a batch: few, so that none of them waits for long
 
 
 def open_array(
@@ -52,21 +59,30 @@ def open_sparse(x: Any, title: str, *, batch_size: int | None, columns: Columns,
     others.
     """
     require_two_dimensions(x.shape, title)
-    rows = _to_csr((x.T if transpose else x).tocoo())
+    rows = _to_csr(x.T if transpose else x, title)
     return open_array(
         rows, title, batch_size=batch_size, columns=columns, transpose=False, in_background=False
     )
 
 
-def _to_csr(x: Any) -> sp.csr_array:
-    """Return a COO matrix in CSR format with all its stored entries, including duplicates.
+def _to_csr(x: Any, title: str) -> sp.csr_array:
+    """Return a sparse matrix in CSR format with all its stored entries, including duplicates.
 
     SciPy's own conversion adds up entries at the same position. They are kept apart here, because the
     estimators decide what duplicates mean.
+
+    Raises
+    ------
+    StreamError
+        If the indices of the matrix are not valid.
     """
+    require_valid_sparse(x, title)
+    x = x.tocoo()
+    require_plausible_rows(x.shape[0], len(x.data), title)
     order = np.argsort(x.row, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(x.row, minlength=x.shape[0]))])
-    return sp.csr_array((x.data[order], x.col[order], indptr), shape=x.shape)
+    indptr = np.zeros(x.shape[0] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(x.row, minlength=x.shape[0]), out=indptr[1:])
+    return sp.csr_array((to_numeric(x.data, title)[order], x.col[order], indptr), shape=x.shape)
 
 
 def open_frame(x: Any, title: str, *, batch_size: int | None, columns: Columns, transpose: bool) -> Stream:
@@ -74,6 +90,7 @@ def open_frame(x: Any, title: str, *, batch_size: int | None, columns: Columns, 
 
     The names of the features are the column labels, or the index labels if ``transpose`` is True.
     """
+    _require_no_dates(x, None if transpose else columns, title)
     names = [str(name) for name in (x.index if transpose else x.columns)]
     n, p = x.shape[::-1] if transpose else x.shape
     selection = select_columns(columns, names, p, title)
@@ -94,6 +111,16 @@ def open_frame(x: Any, title: str, *, batch_size: int | None, columns: Columns, 
         names=selection.names,
         in_background=False,
     )
+
+
+def _require_no_dates(x: Any, columns: Columns, title: str) -> None:
+    """Raise a StreamError that names the first selected column of a data frame that holds dates."""
+    names = [str(name) for name in x.columns]
+    positions = select_columns(columns, names, len(names), title).positions
+    for j in range(len(names)) if positions is None else positions:
+        dtype = x.dtypes.iloc[j]
+        if getattr(dtype, "kind", "O") in "mM":
+            raise StreamError(dates_message(f"{title}: column {names[j]!r}", dtype))
 
 
 def is_dask(X: Any) -> bool:
@@ -204,7 +231,8 @@ def _collect_rows(items: Iterable[Any], title: str, size: int) -> Iterator[Batch
 def _to_row_or_batch(item: Any, title: str) -> Any:
     """Return an item of an iterable as a numeric row of one dimension or a batch of two dimensions."""
     if sp.issparse(item):
-        return _to_csr(item.tocoo())
+        require_two_dimensions(item.shape, title)
+        return _to_csr(item, title)
     if isinstance(item, np.ma.MaskedArray):
         item = np.where(np.ma.getmaskarray(item), np.nan, item.data)
     try:
@@ -237,7 +265,17 @@ def to_numeric(array: Array, title: str) -> Array:
             raise StreamError(
                 f"{title}: must be numeric: {error}; select numeric columns with columns"
             ) from error
+    if array.dtype.kind in "mM":
+        raise StreamError(dates_message(title, array.dtype))
     raise StreamError(f"{title}: must be numeric, not {array.dtype}; select numeric columns with columns")
+
+
+def dates_message(title: str, kind: Any) -> str:
+    """Return the error message for a column or an array of dates or durations."""
+    return (
+        f"{title} holds dates or durations ({kind}), which are not numbers; drop it, select other columns "
+        "with columns, or convert it, for example to seconds"
+    )
 
 
 def require_two_dimensions(shape: tuple[int, ...], title: str) -> None:

@@ -1,36 +1,54 @@
-"""``open_stream``, which chooses the reader for a source of samples."""
+"""``open_stream``, which chooses the reader for a source of samples.
+
+Readers are imported when they are needed, so that a wrong path is reported without waiting for NumPy, SciPy
+and the libraries of file formats.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
+from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError, out_of_memory
 
-from maxnorm.streams import array_files, columnar_files, memory, text_files
-from maxnorm.streams.stream import Columns, NotInstalled, Stream, StreamError
+
+def _reader(module: str, function: str) -> Callable[..., Stream]:
+    """Return a reader that imports its module of this package when it is called."""
+
+    def read(path: Path | None, **options: Any) -> Stream:
+        return getattr(import_module(f"maxnorm.streams.{module}"), function)(path, **options)
+
+    return read
+
+
+_open_text = _reader("text_files", "open_text")
+_open_parquet = _reader("columnar_files", "open_parquet")
+_open_arrow = _reader("columnar_files", "open_arrow")
+_open_hdf5 = _reader("chunked_files", "open_hdf5")
+_open_mat = _reader("matlab_files", "open_mat")
 
 READERS_OF_ONE_ARRAY: dict[str, Callable[..., Stream]] = {
-    ".npy": array_files.open_npy,
-    ".csv": text_files.open_text,
-    ".tsv": text_files.open_text,
-    ".txt": text_files.open_text,
-    ".dat": text_files.open_text,
-    ".parquet": columnar_files.open_parquet,
-    ".pq": columnar_files.open_parquet,
-    ".arrow": columnar_files.open_arrow,
-    ".feather": columnar_files.open_arrow,
+    ".npy": _reader("numpy_files", "open_npy"),
+    ".csv": _open_text,
+    ".tsv": _open_text,
+    ".txt": _open_text,
+    ".dat": _open_text,
+    ".parquet": _open_parquet,
+    ".pq": _open_parquet,
+    ".arrow": _open_arrow,
+    ".feather": _open_arrow,
 }
 READERS_OF_SEVERAL_ARRAYS: dict[str, Callable[..., Stream]] = {  # these take a key
-    ".npz": array_files.open_npz,
-    ".h5": array_files.open_hdf5,
-    ".hdf5": array_files.open_hdf5,
-    ".hdf": array_files.open_hdf5,
-    ".zarr": array_files.open_zarr,
-    ".mat": array_files.open_mat,
+    ".npz": _reader("numpy_files", "open_npz"),
+    ".h5": _open_hdf5,
+    ".hdf5": _open_hdf5,
+    ".hdf": _open_hdf5,
+    ".zarr": _reader("chunked_files", "open_zarr"),
+    ".mat": _open_mat,
 }
 
 
@@ -42,6 +60,7 @@ def open_stream(
     key: str | None = None,
     transpose: bool = False,
     header: bool | None = None,
+    external: bool = False,
 ) -> Stream:
     """Open a file, an array or another source of samples as a stream of batches.
 
@@ -68,7 +87,8 @@ def open_stream(
         Number of samples per batch. It does not influence the fitted model. None stands for about a million
         entries (8 MB of float64), in whole chunks of a chunked file; for the blocks of a Dask collection; and
         for the batches of an iterable, whose single rows are collected in groups of 100. A batch of standard
-        input or of a pipe ends after about half a second, even if it has fewer samples.
+        input or of a pipe ends half a second after its first sample has arrived, even if it has fewer
+        samples.
     columns : slice, int, str, sequence of int, str or bool, or None, default=None
         The features to read, by name or position, in this order. Positions are counted from 0, and negative
         ones from the end. A string of digits that is not a name is a position. None reads all features,
@@ -83,7 +103,11 @@ def open_stream(
     header : bool or None, default=None
         Whether the first line of a text file holds the names of the columns. None detects it: the first line
         is a header if it has a word where the second line has a number, or if it counts 0, 1, 2 and so on.
-        Other formats ignore ``header``.
+        A second line of units, with words where the third line has numbers, is left out. Other formats
+        ignore ``header``. external : bool, default=False
+        Whether an HDF5 or MATLAB v7.3 file may refer to other files, by external links, external storage or
+        virtual datasets. By default such a dataset is refused, because a file from an untrusted source could
+        name any file that you can read. Other formats ignore ``external``.
 
     Returns
     -------
@@ -155,17 +179,27 @@ def open_stream(
     """
     if isinstance(x, Stream):
         return x
-    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
+    if not _is_batch_size(batch_size):
         raise ValueError(f"batch_size must be an integer of at least 1 or None, got {batch_size!r}")
     options: dict[str, Any] = {"batch_size": batch_size, "columns": columns, "transpose": transpose}
     if isinstance(x, str | os.PathLike):
-        return _open_path(x, key, header, options)
+        return _open_path(x, key, header, external, options)
     title = type(x).__name__
     if key is not None:
         raise ValueError(
             f"key={key!r} names an array in a file that holds several, but x is of type {title}; leave key "
             "at None"
         )
+    return _open_object(x, title, options)
+
+
+def _open_object(x: Any, title: str, options: dict[str, Any]) -> Stream:
+    """Open an object in memory with the reader for its type."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    from maxnorm.streams import memory
+
     if sp.issparse(x):
         return memory.open_sparse(x, title, **options)
     if memory.is_dask(x):
@@ -179,13 +213,13 @@ def open_stream(
         return memory.open_array(
             memory.to_numeric(x, "array"), "array", in_background=isinstance(x, np.memmap), **options
         )
-    if transpose:
+    if options.pop("transpose"):
         raise ValueError(
             f"transpose=True needs a source that can be read by columns, but a {title} yields rows; pass an "
             "array or a file"
         )
     if isinstance(x, Iterable) or callable(x):
-        return memory.open_iterable(x, title, batch_size=batch_size, columns=columns)
+        return memory.open_iterable(x, title, **options)
     raise TypeError(
         f"cannot read samples from x of type {title}; pass a path, an array, a data frame, a sparse matrix, "
         "a Dask collection or an iterable of rows"
@@ -193,11 +227,11 @@ def open_stream(
 
 
 def _open_path(
-    x: str | os.PathLike[str], key: str | None, header: bool | None, options: dict[str, Any]
+    x: str | os.PathLike[str], key: str | None, header: bool | None, external: bool, options: dict[str, Any]
 ) -> Stream:
     """Open a file, a folder, a pipe or standard input with the reader for its extension."""
     if os.fspath(x) == "-":
-        return text_files.open_text(None, header=header, **options)
+        return _open_text(None, header=header, **options)
     path = Path(x)
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
@@ -207,15 +241,17 @@ def _open_path(
     reader = READERS_OF_ONE_ARRAY.get(suffix) or READERS_OF_SEVERAL_ARRAYS.get(suffix)
     is_pipe = not path.is_file()
     if reader is None and is_pipe:
-        reader = text_files.open_text
+        reader = _open_text
     if reader is None:
         supported = ", ".join([*READERS_OF_ONE_ARRAY, *READERS_OF_SEVERAL_ARRAYS])
         raise StreamError(
             f"{path}: the extension {suffix!r} does not name a format that can be read; supported are "
             f"{supported}"
         )
-    if reader is text_files.open_text:
+    if reader is _open_text:
         options["header"] = header
+    if reader in (_open_hdf5, _open_mat):
+        options["external"] = external
     if suffix in READERS_OF_SEVERAL_ARRAYS:
         options["key"] = key
     elif key is not None:
@@ -225,12 +261,18 @@ def _open_path(
         )
     try:
         return reader(path, **options)
-    except (StreamError, NotInstalled, FileNotFoundError, PermissionError):
+    except (StreamError, NotInstalled, PermissionError):
         raise
+    except MemoryError as error:
+        raise out_of_memory(str(path), error) from error
     except Exception as error:  # each file library has exceptions of its own
         raise StreamError(
             f"{path}: is damaged, or its extension does not match its content: {error}"
         ) from error
+
+
+def _is_batch_size(value: Any) -> bool:
+    return value is None or (isinstance(value, Integral) and int(value) >= 1)
 
 
 def _is_zarr(path: Path) -> bool:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
 from maxnorm.streams.prefetch import prefetch
 
 Batch = Any  # two-dimensional, samples x features: an array, or a sparse matrix if the source is sparse
 Columns = slice | int | str | Sequence[int | str] | None
 
+NUMERIC_KINDS = "fiub"  # kinds of NumPy types that are numbers: floats, integers, unsigned integers, booleans
 READ_ENTRIES = 2**20  # entries (samples x features) that are read at a time by default: 8 MB of float64
 LARGEST_CHUNK_ENTRIES = 8 * READ_ENTRIES  # the largest chunk of a file that is worth reading as a whole
 
@@ -108,6 +106,8 @@ class Stream:
                 batch = next(batches, None)
             except (StreamError, NotInstalled):
                 raise
+            except MemoryError as error:
+                raise out_of_memory(self.title, error) from error
             except Exception as error:  # each file library has exceptions of its own
                 reason = getattr(error, "strerror", None) or error
                 raise StreamError(f"{self.title}: cannot be read beyond row {row}: {reason}") from error
@@ -191,21 +191,27 @@ def rows_per_read(batch_size: int | None, n_features: int, rows_per_chunk: int =
 def regroup(batches: Iterable[Batch], size: int | None) -> Iterator[Batch]:
     """Yield the rows of ``batches`` in batches of ``size`` rows, the last of which may have fewer.
 
-    If ``size`` is None, the batches are yielded unchanged.
+    If ``size`` is None, the batches are yielded unchanged. If ``batches`` raises an exception, the rows
+    before it are yielded first.
     """
     if size is None:
         yield from batches
         return
     parts: list[Batch] = []
     rows = 0
-    for batch in batches:
-        while batch.shape[0]:
-            parts.append(batch[: size - rows])
-            batch = batch[size - rows :]
-            rows += parts[-1].shape[0]
-            if rows == size:
-                yield stacked(parts)
-                parts, rows = [], 0
+    try:
+        for batch in batches:
+            while batch.shape[0]:
+                parts.append(batch[: size - rows])
+                batch = batch[size - rows :]
+                rows += parts[-1].shape[0]
+                if rows == size:
+                    yield stacked(parts)
+                    parts, rows = [], 0
+    except Exception:
+        if parts:
+            yield stacked(parts)
+        raise
     if parts:
         yield stacked(parts)
 
@@ -214,6 +220,9 @@ def stacked(batches: list[Batch]) -> Batch:
     """Return the rows of one or more batches as one batch, which is sparse if the batches are."""
     if len(batches) == 1:
         return batches[0]
+    import numpy as np  # here and not above, so that a wrong path is reported without waiting for it
+    import scipy.sparse as sp
+
     return sp.csr_array(sp.vstack(batches)) if sp.issparse(batches[0]) else np.concatenate(batches)
 
 
@@ -226,6 +235,14 @@ def skip_rows(batches: Iterable[Batch], count: int) -> Iterator[Batch]:
         if count < batch.shape[0]:
             yield batch[count:] if count else batch
         count = max(0, count - batch.shape[0])
+
+
+def out_of_memory(title: str, error: MemoryError) -> StreamError:
+    """Return the error to raise where a source does not fit into memory."""
+    return StreamError(
+        f"{title}: there is not enough memory to read it{f' ({error})' if str(error) else ''}; set "
+        "batch_size to a smaller number, or select fewer columns"
+    )
 
 
 def needs(package: str, what: str, extra: str = "io") -> Any:

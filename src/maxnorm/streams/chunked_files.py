@@ -1,0 +1,198 @@
+"""Readers of arrays that are stored in chunks: HDF5, MATLAB v7.3 and Zarr."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxnorm.core.types import Array
+from maxnorm.streams.columns import select_columns
+from maxnorm.streams.file_checks import (
+    require_numeric_type,
+    require_plausible_shape,
+    require_readable_chunks,
+    require_row_fits,
+    resolve_key,
+)
+from maxnorm.streams.stream import NUMERIC_KINDS, Columns, Stream, StreamError, needs, rows_per_read
+
+MOST_LINKS_FOLLOWED = 16  # on the way to one dataset, so that links in a circle come to an end
+
+
+def open_hdf5(
+    path: Path,
+    *,
+    batch_size: int | None,
+    columns: Columns,
+    key: str | None,
+    transpose: bool,
+    external: bool = False,
+) -> Stream:
+    """Return a stream over one dataset of an HDF5 file, or one variable of a MATLAB v7.3 file.
+
+    A MATLAB v7.3 file is an HDF5 file whose arrays are stored transposed. By default, whole chunks are read.
+    """
+    h5py = needs("h5py", "reading HDF5")
+    title = str(path)
+    samples_in_columns = transpose != (path.suffix.lower() == ".mat")
+    with h5py.File(path, "r") as file:
+        name = _resolve_dataset(file, key, external, title)
+        data = file[name]
+        if not external:
+            _require_own_storage(data, f"{title}, dataset {name!r}")
+        shape, chunks, dtype = data.shape, data.chunks, data.dtype
+    require_plausible_shape(shape, title)
+    n, p = shape[::-1] if samples_in_columns else shape
+    require_row_fits(p, title)
+    selection = select_columns(columns, None, p, title)
+    sample_axis = 1 if samples_in_columns else 0
+    size = min(n, rows_per_read(batch_size, p, 1 if chunks is None else chunks[sample_axis])) or 1
+    if chunks is not None:
+        require_readable_chunks(chunks, p, size, dtype.itemsize, sample_axis, title)
+
+    def source(start: int) -> Iterator[Array]:
+        with h5py.File(path, "r") as file:
+            data = file[name]
+            for i in range(start, n, size):
+                yield selection.take(data[:, i : i + size].T if samples_in_columns else data[i : i + size])
+
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
+
+
+def _resolve_dataset(file: Any, key: str | None, external: bool, title: str) -> str:
+    """Return the path of the dataset to read within an HDF5 file.
+
+    Without a key, datasets are searched for, but links are not followed.
+    """
+    h5py = needs("h5py", "reading HDF5")
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def visit(name: str, item: Any) -> None:
+        # MATLAB keeps internal data in groups whose names begin with "#". A null dataset has no shape.
+        if isinstance(item, h5py.Dataset) and not name.startswith("#") and item.shape is not None:
+            try:
+                is_numeric = item.dtype.kind in NUMERIC_KINDS
+            except (TypeError, ValueError, RuntimeError):
+                is_numeric = False  # NumPy has no equivalent of the type
+            if is_numeric:
+                shapes[name] = item.shape
+
+    if key is None:
+        file.visititems(visit)
+        return resolve_key(None, shapes, title)
+    name = _follow_links(file, key, external, title)
+    item = file.get(name) if name else None
+    if not isinstance(item, h5py.Dataset):
+        file.visititems(visit)
+        return resolve_key(key.strip("/"), shapes, title)  # raises an error that lists the datasets
+    require_numeric_type(item.dtype, f"{title}, dataset {key!r}")
+    return resolve_key(name, {name: item.shape or ()}, title)
+
+
+def _follow_links(file: Any, key: str, external: bool, title: str) -> str:
+    """Return the path within an HDF5 file that a key leads to after its soft links.
+
+    Raises
+    ------
+    StreamError
+        If the path leads to another file and ``external`` is False.
+    """
+    h5py = needs("h5py", "reading HDF5")
+    waiting, reached, n_links = [part for part in reversed(key.split("/")) if part], "", 0
+    while waiting:
+        here = posixpath.join(reached, waiting.pop())
+        link = file.get(here, getlink=True) if reached == "" or reached in file else None
+        if isinstance(link, h5py.ExternalLink):
+            if not external:
+                raise _refers(f"{title}, key {key!r}", "link", [link.filename])
+            return "/".join([here, *reversed(waiting)])
+        if isinstance(link, h5py.SoftLink):
+            n_links += 1
+            if n_links > MOST_LINKS_FOLLOWED:
+                raise StreamError(
+                    f"{title}: key={key!r} leads through links in a circle; the file is damaged"
+                )
+            target = posixpath.normpath(posixpath.join("/", reached, link.path))
+            waiting += [part for part in reversed(target.split("/")) if part]
+            here = ""
+        reached = here
+    return reached
+
+
+def _require_own_storage(data: Any, title: str) -> None:
+    """Raise a StreamError if the entries of a dataset are stored in other files."""
+    if data.is_virtual:
+        raise _refers(title, "virtual dataset", [source.file_name for source in data.virtual_sources()])
+    if data.external:
+        raise _refers(title, "external storage", [name for name, *_ in data.external])
+
+
+def _refers(title: str, kind: str, files: list[str]) -> StreamError:
+    shown = ", ".join(repr(name) for name in files[:3]) + (", ..." if len(files) > 3 else "")
+    return StreamError(
+        f"{title}: refers to other files ({kind}: {shown}); set external to True if you trust this file, or "
+        "copy the data into one file"
+    )
+
+
+def open_zarr(
+    path: Path, *, batch_size: int | None, columns: Columns, key: str | None, transpose: bool
+) -> Stream:
+    """Return a stream over a Zarr array, or over one array in the groups of a Zarr store.
+
+    By default, whole chunks are read.
+    """
+    zarr = needs("zarr", "reading Zarr")
+    title = str(path)
+    node = zarr.open(path, mode="r")
+    if isinstance(node, zarr.Group):
+        arrays = _list_arrays(node, zarr)
+        shapes = {name: item.shape for name, item in arrays.items()}
+        node = arrays[resolve_key(None if key is None else key.strip("/"), shapes, title)]
+    require_plausible_shape(node.shape, title)
+    require_numeric_type(node.dtype, title)
+    _require_no_pickle(node, title)
+    n, p = node.shape[::-1] if transpose else node.shape
+    require_row_fits(p, title)
+    selection = select_columns(columns, None, p, title)
+    sample_axis = 1 if transpose else 0
+    size = min(n, rows_per_read(batch_size, p, node.chunks[sample_axis])) or 1
+    require_readable_chunks(node.chunks, p, size, node.dtype.itemsize, sample_axis, title)
+
+    def source(start: int) -> Iterator[Array]:
+        for i in range(start, n, size):
+            batch = np.asarray(node[:, i : i + size]).T if transpose else np.asarray(node[i : i + size])
+            yield selection.take(batch)
+
+    return Stream(source, title, n_samples=n, n_features=selection.n_features)
+
+
+def _list_arrays(group: Any, zarr: Any) -> Mapping[str, Any]:
+    """Return the arrays in the groups of a Zarr store by name.
+
+    Names come from the metadata of the store. Those that lead out of its folder are left out.
+    """
+    return {
+        name: item
+        for name, item in group.members(max_depth=None)
+        if isinstance(item, zarr.Array) and ".." not in name.split("/")
+    }
+
+
+def _require_no_pickle(array: Any, title: str) -> None:
+    """Raise a StreamError if the chunks of a Zarr array are pickles, which may execute code."""
+    metadata = array.metadata
+    codecs = [
+        *(getattr(metadata, "filters", None) or ()),
+        getattr(metadata, "compressor", None),
+        *(getattr(metadata, "codecs", None) or ()),
+    ]
+    if any("pickle" in str(codec).lower() for codec in codecs):
+        raise StreamError(
+            f"{title}: its chunks are pickles, which can execute code and are not read; save an array of "
+            "numbers"
+        )

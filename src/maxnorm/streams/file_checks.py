@@ -1,0 +1,169 @@
+"""Checks of what a file declares about itself, made before memory is allocated or compiled code trusts it.
+
+A small file can declare an enormous array, by damage or by intent. The limits are far above what ordinary
+files hold, and none of them limits the number of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxnorm.streams.memory import dates_message, require_two_dimensions
+from maxnorm.streams.stream import NUMERIC_KINDS, StreamError
+
+LARGEST_ROW_ENTRIES = 2**25
+"""Largest number of features of a file: 256 MB of float64 in a single sample."""
+
+LARGEST_CHUNK_BYTES = 2**28
+"""Largest chunk of an HDF5 or Zarr array. A chunk is decompressed as a whole, even for a single sample;
+chunks of 1 to 10 MB are usual."""
+
+MOST_CHUNKS_PER_READ = 2**16
+"""Largest number of chunks that one batch may touch. The libraries keep a record of every chunk of a read,
+of about a kilobyte."""
+
+LARGEST_UNPROPORTIONAL_BYTES = 2**28
+LARGEST_EXPANSION = 20
+"""Data that must be loaded as a whole may take ``LARGEST_UNPROPORTIONAL_BYTES`` (256 MB), or
+``LARGEST_EXPANSION`` times their compressed size if that is more. Measurements compress by a factor of 1 to
+10, and a file of zeros by a factor of 1000."""
+
+MOST_ARRAYS_SHOWN = 10  # in an error message
+
+
+def require_plausible_shape(shape: Sequence[Any], title: str) -> None:
+    """Raise a StreamError if an array of a file has a shape that is not two-dimensional, or impossible."""
+    if not all(isinstance(length, int) and length >= 0 for length in shape):
+        raise StreamError(f"{title}: declares the impossible shape {tuple(shape)}; the file is damaged")
+    require_two_dimensions(tuple(shape), title)
+
+
+def require_row_fits(n_features: int, title: str) -> None:
+    """Raise a StreamError if a single sample of a file would not fit into memory."""
+    if n_features > LARGEST_ROW_ENTRIES:
+        raise StreamError(
+            f"{title}: declares {n_features} features per sample, more than the {LARGEST_ROW_ENTRIES} that "
+            "can be read; set transpose to True if samples are columns, or divide the features among several "
+            "files"
+        )
+
+
+def require_proportional(n_bytes: int, stored_bytes: int, title: str, remedy: str) -> None:
+    """Raise a StreamError if data that must be loaded as a whole expand enormously.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Size in memory.
+    stored_bytes : int
+        Size in the file.
+    title : str
+        Name of the file and of the data in it, for the error message.
+    remedy : str
+        How to write the file differently, for the error message.
+    """
+    if n_bytes > max(LARGEST_UNPROPORTIONAL_BYTES, LARGEST_EXPANSION * stored_bytes):
+        raise StreamError(
+            f"{title}: {stored_bytes} bytes in the file would expand to {n_bytes} bytes in memory, because "
+            f"this array can only be loaded as a whole; {remedy}"
+        )
+
+
+def require_readable_chunks(
+    chunks: Sequence[int], n_features: int, rows_per_read: int, itemsize: int, sample_axis: int, title: str
+) -> None:
+    """Raise a StreamError if the chunks of an array are too large, or too many per batch.
+
+    Parameters
+    ----------
+    chunks : sequence of two int
+        Shape of a chunk.
+    n_features : int
+        Number of features of a sample.
+    rows_per_read : int
+        Number of samples that are read at a time.
+    itemsize : int
+        Bytes of an entry.
+    sample_axis : int
+        0 if the samples are the rows of the array, 1 if they are its columns.
+    title : str
+        Name of the file in error messages.
+    """
+    chunk_bytes = math.prod(chunks) * itemsize
+    shown = "x".join(map(str, chunks))
+    if chunk_bytes > LARGEST_CHUNK_BYTES:
+        raise StreamError(
+            f"{title}: its chunks of shape {shown} take {chunk_bytes} bytes each, more than the "
+            f"{LARGEST_CHUNK_BYTES} that are decompressed at once; write the array with smaller chunks, for "
+            "example of 1000 samples"
+        )
+    n_chunks = math.ceil(n_features / chunks[1 - sample_axis]) * math.ceil(
+        rows_per_read / chunks[sample_axis]
+    )
+    if n_chunks > MOST_CHUNKS_PER_READ:
+        raise StreamError(
+            f"{title}: a batch of {rows_per_read} samples touches {n_chunks} chunks of shape {shown}; write "
+            "the array with chunks that hold more features of a sample, or set batch_size to a smaller number"
+        )
+
+
+def require_numeric_type(dtype: np.dtype[Any], title: str) -> None:
+    """Raise a StreamError if a NumPy type is not a type of numbers."""
+    if dtype.kind in "mM":
+        raise StreamError(dates_message(title, dtype))
+    if dtype.kind not in NUMERIC_KINDS:
+        raise StreamError(f"{title}: must be numeric, not {dtype}; convert it to numbers")
+
+
+def resolve_key(key: str | None, shapes: Mapping[str, Sequence[int]], title: str) -> str:
+    """Return the name of the array to read from a file that may hold several.
+
+    Parameters
+    ----------
+    key : str or None
+        Name of the array. None selects the only array with two dimensions.
+    shapes : mapping of str to sequence of int
+        Name and shape of every array in the file.
+    title : str
+        Name of the file in error messages.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    StreamError
+        If the array does not exist or is not two-dimensional, or if ``key`` is None and the number of
+        two-dimensional arrays is not one.
+    """
+    if key is not None:
+        if key not in shapes:
+            raise StreamError(f"{title}: key={key!r} names no array; the file holds {_list_arrays(shapes)}")
+        require_two_dimensions(tuple(shapes[key]), f"{title}, {key}")
+        return key
+    tables = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    if not tables:
+        raise StreamError(
+            f"{title}: holds no two-dimensional array of samples x features, but {_list_arrays(shapes)}"
+        )
+    if len(tables) > 1:
+        raise StreamError(
+            f"{title}: holds {len(tables)} two-dimensional arrays; set key to one of {_list_arrays(tables)}"
+        )
+    return next(iter(tables))
+
+
+def _list_arrays(shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return names and shapes for an error message: ``'x' 37x5, 'y' scalar``."""
+    if not shapes:
+        return "no arrays"
+    shown = [
+        f"{name!r} {'x'.join(map(str, shape)) or 'scalar'}"
+        for name, shape in list(shapes.items())[:MOST_ARRAYS_SHOWN]
+    ]
+    return ", ".join(shown + (["..."] if len(shapes) > MOST_ARRAYS_SHOWN else []))

@@ -1,0 +1,163 @@
+"""Lines of standard input or of a pipe, which arrive while they are read."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING
+
+from maxnorm.streams.stream import StreamError
+
+if TYPE_CHECKING:
+    from maxnorm.streams.text_files import BatchLimits
+
+READ_BYTES = 2**16
+WAITING_READS = 16  # reads that wait for the consumer: a megabyte at most
+CHECK_SECONDS = 0.5  # how often a thread that waits looks up, so that it can be stopped on every system
+
+
+class LiveLines:
+    """The lines of standard input or of a pipe.
+
+    A background thread waits for input, so that the lines that have arrived can be returned while no further
+    ones arrive, and so that Ctrl-C works.
+
+    Parameters
+    ----------
+    path : Path or None
+        The pipe. None stands for standard input.
+    title : str
+        Name of the source in error messages.
+    longest_line : int
+        Largest number of characters in a line.
+
+    Raises
+    ------
+    StreamError
+        If standard input is closed.
+    """
+
+    def __init__(self, path: Path | None, title: str, longest_line: int) -> None:
+        self._title = title
+        self._longest_line = longest_line
+        self._lines: deque[str] = deque()
+        self._incomplete: list[str] = []  # parts of the last line
+        self._failure: Exception | None = None
+        self._is_at_end = False
+        self._decoder = io.IncrementalNewlineDecoder(
+            codecs.getincrementaldecoder("utf-8-sig")(), translate=True
+        )
+        self._reads: Queue[bytes | Exception] = Queue(WAITING_READS)
+        stop = threading.Event()
+        weakref.finalize(self, stop.set)
+        arguments = (*_open_raw(path), self._reads, stop)
+        threading.Thread(target=_pump, args=arguments, name="maxnorm-input", daemon=True).start()
+
+    def read(self, limits: BatchLimits) -> tuple[list[str], Exception | None]:
+        """Return the next lines, and the exception that ended them, or None.
+
+        This waits for a line as long as necessary, and then for further lines as long as the limits allow. At
+        the end of the input, no lines are returned. A last line may lack its line end.
+        """
+        while not self._lines and not self._is_at_end:
+            self._receive(CHECK_SECONDS)
+        end = time.monotonic() + limits.seconds
+        while len(self._lines) < limits.lines and not self._is_at_end and time.monotonic() < end:
+            self._receive(min(CHECK_SECONDS, end - time.monotonic()))
+        block = [self._lines.popleft() for _ in range(min(limits.lines, len(self._lines)))]
+        return block, None if self._lines else self._failure
+
+    def put_back(self, lines: Iterable[str]) -> None:
+        """Return lines, which are then the next ones to be read."""
+        self._lines.extendleft(reversed(list(lines)))
+
+    def end_with(self, failure: Exception | None) -> None:
+        """End the input, with an exception unless it is None, after the lines that are put back."""
+        self._failure, self._is_at_end = failure, True
+
+    def _receive(self, seconds: float) -> None:
+        """Wait for input and divide it into lines."""
+        try:
+            content = self._reads.get(timeout=max(0.0, seconds))
+        except Empty:
+            return
+        try:
+            if isinstance(content, Exception):
+                raise content
+            text = self._decoder.decode(content, final=not content)
+        except (OSError, ValueError) as error:
+            self._failure, self._is_at_end = error, True
+            return
+        first, *others = text.split("\n")
+        self._incomplete.append(first)
+        for line in others:
+            self._lines.append("".join(self._incomplete) + "\n")
+            self._incomplete = [line]
+        if sum(map(len, self._incomplete)) > self._longest_line:
+            self._failure, self._is_at_end = line_too_long(self._title, self._longest_line), True
+        if not content:
+            self._is_at_end = True
+            self._lines.extend(filter(None, ["".join(self._incomplete)]))
+
+
+def line_too_long(title: str, longest_line: int) -> StreamError:
+    """Return the error to raise for a line that does not end."""
+    return StreamError(
+        f"{title}: a line has more than {longest_line} characters; write one sample per line, or use a "
+        "binary format such as .npy"
+    )
+
+
+def _open_raw(path: Path | None) -> tuple[Callable[[int], bytes], Callable[[], None]]:
+    """Return the function that reads at most so many bytes, and the one that closes the source.
+
+    Standard input is read from its file descriptor. Its buffered reader has a lock, and Python aborts if a
+    background thread holds it at the end of the program.
+    """
+    if path is not None:
+        descriptor = os.open(path, os.O_RDONLY)
+        return lambda count: os.read(descriptor, count), lambda: os.close(descriptor)
+    if sys.stdin is None or sys.stdin.closed:
+        raise StreamError(
+            "standard input is closed; pass the path of a file, or connect a pipe to this command"
+        )
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, AttributeError):  # replaced by an object in memory
+        source = sys.stdin
+        buffer = getattr(source, "buffer", None)
+        return (lambda count: source.read(count).encode()) if buffer is None else buffer.read, lambda: None
+    return lambda count: os.read(descriptor, count), lambda: None
+
+
+def _pump(
+    read: Callable[[int], bytes],
+    close: Callable[[], None],
+    reads: Queue[bytes | Exception],
+    stop: threading.Event,
+) -> None:
+    """Read until the end, which is put into the queue as empty bytes, or until an error."""
+    content: bytes | Exception = b"-"
+    try:
+        while content and not isinstance(content, Exception) and not stop.is_set():
+            try:
+                content = read(READ_BYTES)
+            except (OSError, ValueError) as error:
+                content = error
+            while not stop.is_set():
+                try:
+                    reads.put(content, timeout=CHECK_SECONDS)
+                    break
+                except Full:
+                    continue
+    finally:
+        close()
