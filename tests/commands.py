@@ -4,6 +4,7 @@ import contextlib
 import resource
 import subprocess
 import sys
+import time
 import traceback
 import warnings
 
@@ -57,3 +58,12 @@ def full_disk(n_bytes=1000):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def wait_until(condition, process, seconds=120.0):
+    """Wait until a condition holds while a process runs; the time limit only ends a test that hangs."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.01)

@@ -59,6 +59,7 @@ def split_batches(stream: Stream, checkpoint_every: int | None) -> Stream:
                 yield batch[:size]
                 row += min(size, batch.shape[0])
                 batch = batch[size:]
+            check_signals()  # after the whole batch, because its rows may not be available again
 
     return replace(stream, source=read_batches)
 
@@ -193,7 +194,6 @@ class TrainingRun:
                 with nullcontext() if stream.repeatable else postpone_signals():
                     self.model.partial_fit(batches.piece(batch, self.row), callback=monitor.after_step)
                 monitor.after_batch()
-                check_signals()
         if not self.n_samples:
             raise ValueError(f"{stream.title} has no samples")
         if first_row and self.row == first_row and next(iter(stream.from_row(first_row - 1)), None) is None:

@@ -51,7 +51,7 @@ class LiveLines:
         self._longest_line = longest_line
         self._lines: deque[str] = deque()
         self._incomplete: list[str] = []  # parts of the last line
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._is_at_end = False
         self._decoder = io.IncrementalNewlineDecoder(
             codecs.getincrementaldecoder("utf-8-sig")(), translate=True
@@ -62,17 +62,21 @@ class LiveLines:
         arguments = (*_open_raw(path), self._reads, stop)
         threading.Thread(target=_pump, args=arguments, name="maxnorm-input", daemon=True).start()
 
-    def read(self, limits: BatchLimits) -> tuple[list[str], Exception | None]:
+    def read(self, limits: BatchLimits) -> tuple[list[str], BaseException | None]:
         """Return the next lines, and the exception that ended them, or None.
 
         This waits for a line as long as necessary, and then for further lines as long as the limits allow. At
-        the end of the input, no lines are returned. A last line may lack its line end.
+        the end of the input, no lines are returned. A last line may lack its line end. On Ctrl-C, the lines
+        that have arrived are returned first.
         """
-        while not self._lines and not self._is_at_end:
-            self._receive(CHECK_SECONDS)
-        end = time.monotonic() + limits.seconds
-        while len(self._lines) < limits.lines and not self._is_at_end and time.monotonic() < end:
-            self._receive(min(CHECK_SECONDS, end - time.monotonic()))
+        try:
+            while not self._lines and not self._is_at_end:
+                self._receive(CHECK_SECONDS)
+            end = time.monotonic() + limits.seconds
+            while len(self._lines) < limits.lines and not self._is_at_end and time.monotonic() < end:
+                self._receive(min(CHECK_SECONDS, end - time.monotonic()))
+        except KeyboardInterrupt as interruption:
+            self.end_with(interruption)
         block = [self._lines.popleft() for _ in range(min(limits.lines, len(self._lines)))]
         return block, None if self._lines else self._failure
 
@@ -80,7 +84,7 @@ class LiveLines:
         """Return lines, which are then the next ones to be read."""
         self._lines.extendleft(reversed(list(lines)))
 
-    def end_with(self, failure: Exception | None) -> None:
+    def end_with(self, failure: BaseException | None) -> None:
         """End the input, with an exception unless it is None, after the lines that are put back."""
         self._failure, self._is_at_end = failure, True
 

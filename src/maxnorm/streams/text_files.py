@@ -60,7 +60,7 @@ COLUMN_LIMITS = BatchLimits(lines=1000)  # for files whose columns are assembled
 class Lines(Protocol):
     """A source of lines: ``FileLines`` or ``LiveLines``."""
 
-    def read(self, limits: BatchLimits) -> tuple[list[str], Exception | None]:
+    def read(self, limits: BatchLimits) -> tuple[list[str], BaseException | None]:
         """Return the next lines, none at the end, and the exception that ended them, or None."""
         ...
 
@@ -79,7 +79,7 @@ class FileLines:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def read(self, limits: BatchLimits) -> tuple[list[str], Exception | None]:
+    def read(self, limits: BatchLimits) -> tuple[list[str], BaseException | None]:
         """Return the next lines, none at the end, and the exception that ended them, or None.
 
         There are fewer lines than the limit if they have very many characters.
@@ -335,7 +335,7 @@ class _TextLayout:
             If a line cannot be parsed. The samples before it are yielded first.
         """
         line_number = 1
-        failure: Exception | None = None
+        failure: BaseException | None = None
         while failure is None:
             is_before = line_number <= self.n_skipped
             block, failure = lines.read(
@@ -525,7 +525,7 @@ def _is_layout_open(filled: Sequence[str], header: bool | None) -> bool:
     )
 
 
-def _explained(failure: Exception, title: str) -> Exception:
+def _explained(failure: BaseException, title: str) -> BaseException:
     """Return the exception to raise if the lines of a source cannot be read."""
     if isinstance(failure, UnicodeDecodeError):
         return StreamError(
