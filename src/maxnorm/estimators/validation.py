@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from maxnorm.core.batch import Batch, check_range
+from maxnorm.core.precision import DOUBLE
 from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
 
@@ -188,6 +189,14 @@ def check_number(estimator: BaseEstimator, parameter: str, allowed: Number) -> N
     """Raise an error if a parameter of an estimator is not an allowed number."""
     if not allowed.allows(getattr(estimator, parameter)):
         raise invalid(estimator, parameter, str(allowed))
+
+
+def check_weight(estimator: BaseEstimator, parameter: str) -> None:
+    """Raise an error if a weight, which has been checked to be an allowed number, is out of range."""
+    value = getattr(estimator, parameter)
+    if isinstance(value, Real) and value and not DOUBLE.smallest <= float(value) <= DOUBLE.largest:
+        allowed = f"between {DOUBLE.smallest:g} and {DOUBLE.largest:g} if it is not zero"
+        raise ValueError(f"{invalid(estimator, parameter, allowed)}; rescale X if it needs such a weight")
 
 
 def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[str]) -> None:
