@@ -163,13 +163,6 @@ class DenseLearner(Learner):
 
     def encode(self, batch: Batch, state: State) -> Encoding:
         Z, observed = batch.dense()
-        if Z.dtype != state.L.dtype:
-            largest = float(np.max(np.abs(state.L)))
-            if largest > range_of(Z.dtype).largest:
-                raise ValueError(
-                    f"X contains {Z.dtype} numbers, but the basis has a largest magnitude of {largest:.3g}, "
-                    "which is too large for their arithmetic; pass X in double precision"
-                )
         return encode(
             Z,
             state.L.astype(Z.dtype, copy=False),

@@ -304,7 +304,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """Return the first basis that was given; None if it is random or no longer needed."""
         if isinstance(self.init, str) or self._has_data:
             return None
-        init: Array = check_array(self.init, dtype=np.float64, input_name="init")
+        with np.errstate(all="ignore"):  # infinities in half precision, which are refused
+            init: Array = check_array(self.init, dtype=np.float64, input_name="init")
         if not init.any():
             raise ValueError("init is zero, from which nothing can be learnt; pass init='random'")
         return init

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from maxnorm.core.batch import Batch, check_range
+from maxnorm.core.batch import Batch, check_range, without_negligible
 from maxnorm.core.precision import DOUBLE
 from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
@@ -131,7 +131,7 @@ def _observed_entries(raw: Any) -> sp.csr_array:
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"X must be numeric and real, not {raw.dtype}")
     entries = raw.tocoo()
-    rows, columns, values = entries.row, entries.col, entries.data.astype(np.float64)
+    rows, columns, values = entries.row, entries.col, without_negligible(entries.data.astype(np.float64))
     known = ~np.isnan(values)
     if not known.all():
         rows, columns, values = rows[known], columns[known], values[known]
