@@ -15,8 +15,8 @@ class Range(NamedTuple):
 
 # In single precision, squares underflow below about 1e-18 and overflow above about 1e18. Double precision has
 # room for products of more factors, and data beyond its limits have a badly chosen unit. Between "negligible"
-# and "smallest" there are at least three decimal places for the residual.
-SINGLE = Range(1e-18, 1e-15, 0.1 * float(np.finfo(np.float32).max) ** 0.5)
+# and "smallest" there are at least six decimal places for the residual.
+SINGLE = Range(1e-18, 1e-12, 0.1 * float(np.finfo(np.float32).max) ** 0.5)
 DOUBLE = Range(1e-153, 1e-120, 1e120)
 
 
