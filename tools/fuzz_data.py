@@ -22,6 +22,7 @@ class Draw:
     def __init__(self, seed: int, case: int) -> None:
         self.rng = np.random.default_rng([seed, case])
         self.is_sane = case % 2 == 0
+        self.n_arrays = 0  #: arrays drawn so far
 
     def chance(self, probability: float) -> bool:
         """Return True with a given probability."""
@@ -41,6 +42,7 @@ class Draw:
     def array(self, n: int, p: int) -> Any:
         """Return samples of some structure, scale, precision and memory layout, with or without gaps."""
         rng = self.rng
+        self.n_arrays += 1
         with np.errstate(all="ignore"):
             X = self._structure(n, p) * 10.0 ** (
                 rng.uniform(-9, 9) if self.chance(0.2) else rng.uniform(-3, 3)
@@ -68,7 +70,7 @@ class Draw:
             return np.asfortranarray(X)
         if layout == 1:
             return np.repeat(X, 2, axis=0)[::2]
-        X.flags.writeable = layout != 2 or dtype == object
+        X.flags.writeable = layout != 2 or dtype.kind == "O"
         return X
 
     def _structure(self, n: int, p: int) -> Any:
