@@ -13,8 +13,10 @@ from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import Encoding, encode
-from maxnorm.core.noise import NOISES, Noise, WeightingNoise, applying_noise
+from maxnorm.core.linalg import row_norms
+from maxnorm.core.noise import NOISES, Noise, WeightingNoise, applying_noise, within_precision
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
+from maxnorm.core.precision import range_of
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
@@ -80,6 +82,12 @@ class DenseLearner(Learner):
             raise ValueError(
                 f"init must have shape (n_components, n_features) = {expected}, got {init.shape}; "
                 "pass the components_ of another model or init='random'"
+            )
+        limits, largest = range_of(dtype), float(np.max(np.abs(init)))
+        if not limits.smallest <= largest <= limits.largest / math.sqrt(rank):
+            raise ValueError(
+                f"init has a largest magnitude of {largest:.3g}, which is outside of the range of {dtype} "
+                "arithmetic; rescale init to the scale of X"
             )
         return State.start(init.T.astype(dtype))
 
@@ -208,11 +216,11 @@ def forgetting_at(forgetting: float | Auto, state: State, noise: Noise) -> float
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:
     """Encode a batch in the basis L; return its contribution and the encoding of its samples.
 
-    Samples of which all observed entries are zero, or none is observed, change nothing and are left out of
-    the encoding.
+    Samples of which all observed entries are zero or negligible, or none is observed, change nothing and are
+    left out of the encoding.
     """
     n_samples, (Z, observed) = len(batch), batch.dense()
-    full = np.any(Z, axis=1) if observed is None else np.any(Z * observed, axis=1)
+    full = row_norms(Z) > range_of(Z.dtype).negligible
     if not full.all():
         Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(
@@ -233,8 +241,9 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     now = time + len(Z)
     weights = remaining_weight(np.arange(time + 1, now + 1), now, settings.forgetting, settings.half_life)
     residual = code.residual + code.E
-    if isinstance(settings.noise, WeightingNoise):
-        weights = weights * settings.noise.sample_weight(residual)
+    noise = within_precision(settings.noise, Z.dtype)
+    if isinstance(noise, WeightingNoise):
+        weights = weights * noise.sample_weight(residual)
     scales = Scales.from_batch(Z, code.E, residual, observed)
     targets = np.subtract(Z, code.E, out=residual)
     if settings.per_feature:

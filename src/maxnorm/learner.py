@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,9 +37,14 @@ from maxnorm.core.defaults import BATCHES
 from maxnorm.core.encoding import Encoding
 from maxnorm.core.noise import Noise, NoNoise
 from maxnorm.core.norms import FactorNorm
+from maxnorm.core.precision import range_of
 from maxnorm.core.state import Contribution, State
 from maxnorm.core.types import Array
 
+OVERFLOW = (
+    "the arithmetic has overflowed: samples of X differ too much in scale from each other, from the first "
+    "basis, or from lambda1 and lambda2. Clip or drop such samples, rescale X, or pass it in double precision"
+)
 APPLY_ENTRIES = 2**21  # entries that a model is applied to at a time, so that work space does not grow
 
 
@@ -418,9 +424,32 @@ class Progress:
 
 def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribution]:
     """Learn from one batch, and return the new state and what the batch has added to it."""
-    state, settings = learner.begin(state, batch)  # resolves "auto" from the state
-    added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
-    return learner.update(state, added, settings), added  # the basis
+    with refusing_overflow():
+        state, settings = learner.begin(state, batch)  # resolves "auto" from the state
+        added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
+        state = learner.update(state, added, settings)  # the basis
+        check_finite(state.L, state.statistics.A, state.statistics.loss)
+    return state, added
+
+
+@contextmanager
+def refusing_overflow() -> Iterator[None]:
+    """Report arithmetic that has overflowed as a ``ValueError``, not by warnings of NumPy.
+
+    Data and weights have been checked to lie in a range that is safe unless they are combined in an extreme
+    way. In the context NumPy is silent, and the results must be passed to :func:`check_finite`.
+    """
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            yield
+    except np.linalg.LinAlgError as error:  # the eigenvectors of a matrix that is not finite
+        raise ValueError(OVERFLOW) from error
+
+
+def check_finite(*results: Array | float) -> None:
+    """Raise an error if a result is not finite."""
+    if not all(np.isfinite(result).all() for result in results):
+        raise ValueError(OVERFLOW)
 
 
 def learn(
@@ -465,8 +494,25 @@ def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) ->
 
 def apply(learner: Learner, state: State, rows: Batch) -> Iterator[tuple[Batch, Encoding]]:
     """Yield blocks of the rows with their encodings, so that work space does not grow with their number."""
+    if rows.dtype != state.L.dtype:
+        _check_precision(state, rows.dtype)
     size = max(1, APPLY_ENTRIES // rows.shape[1])
     with limited_blas(min(size, len(rows)), *state.L.shape):
         for start in range(0, len(rows), size):
             block = rows[start : start + size]
-            yield block, learner.encode(block, state)
+            with refusing_overflow():
+                code = learner.encode(block, state)
+            check_finite(code.R, code.E, code.residual, code.loss)
+            yield block, code
+
+
+def _check_precision(state: State, dtype: np.dtype[Any]) -> None:
+    """Raise an error if what was learnt is too large for the precision of the samples it is applied to."""
+    largest = float(np.max(np.abs(state.L)))
+    if state.biases is not None:
+        largest = max(largest, abs(state.biases.mean), float(np.max(np.abs(state.biases.columns))))
+    if largest > range_of(dtype).largest:
+        raise ValueError(
+            f"X contains {dtype} numbers, but the model has magnitudes of {largest:.3g}, which are too large "
+            "for their arithmetic; pass X in double precision"
+        )

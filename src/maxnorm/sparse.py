@@ -31,7 +31,7 @@ from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 from maxnorm.dense import Auto, DenseLearner, DenseSettings, forgetting_at, norm_at
-from maxnorm.learner import APPLY_ENTRIES, Learner, apply
+from maxnorm.learner import APPLY_ENTRIES, Learner, apply, check_finite, refusing_overflow
 
 MOSTLY_OBSERVED = 0.8  # share of observed entries from which one Gram matrix serves all features
 BATCH_COEFFICIENTS = 2**18  # coefficients in a batch, at most, so that memory stays flat
@@ -314,7 +314,9 @@ class CompletionLearner(Learner):
     def coefficients(self, rows: Batch, state: State) -> tuple[Array, Array]:
         """Return the coefficients of samples, and the mean plus the bias of each sample."""
         if self.sparse is not None:
-            code = encode_entries(rows.entries(), _double(state.L), None, state.biases, prior_of(state))
+            with refusing_overflow():
+                code = encode_entries(rows.entries(), _double(state.L), None, state.biases, prior_of(state))
+            check_finite(code.R, code.rows)
             return code.R, code.rows + (0.0 if state.biases is None else state.biases.mean)
         R = np.concatenate([code.R for _, code in apply(self, state, rows)])
         return R.astype(np.float64, copy=False), np.zeros(len(R))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
+from maxnorm.core.precision import DOUBLE, range_of
 from maxnorm.core.types import Array, Mask
 
 KINDS = (np.ndarray, csr_array)
@@ -77,7 +79,7 @@ class Batch:
             return self.values
         rows, columns = np.nonzero(~np.isnan(self.values))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self)))])
-        data = self.values[rows, columns].astype(np.float64)
+        data = without_negligible(self.values[rows, columns].astype(np.float64))
         return csr_array((data, columns, indptr), shape=self.shape)
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> Batch:
@@ -102,6 +104,11 @@ class Batch:
         return Batch(np.concatenate([batch.values for batch in batches]))
 
 
+def without_negligible(data: Array) -> Array:
+    """Return numbers in double precision with zeros in place of those whose squares underflow."""
+    return np.where(np.abs(data) <= DOUBLE.negligible, 0.0, data)
+
+
 def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:
     """Return a batch in the precision of a model, or say which entry is too large for it."""
     if batch.is_sparse or batch.dtype == dtype:
@@ -115,12 +122,10 @@ def check_range(batch: Batch, first_row: int = 0) -> Batch:
 
     Messages count rows from ``first_row``.
     """
-    limit = 0.1 * float(np.finfo(batch.dtype).max) ** 0.5 / float(batch.shape[1]) ** 0.5
+    limit = range_of(batch.dtype).largest / math.sqrt(batch.shape[1])
     Z = batch.values.data if batch.is_sparse else batch.values
-    if not Z.size:
-        return batch
-    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
-    if largest <= limit or np.isnan(largest):  # NaN if every entry is
+    largest = _largest_magnitude(Z)
+    if largest <= limit:
         return batch
     if batch.is_sparse:
         i = int(np.flatnonzero(~(np.abs(Z) <= limit))[0])
@@ -134,3 +139,26 @@ def check_range(batch: Batch, first_row: int = 0) -> Batch:
         f"X contains {what}, first in row {first_row + row}, column {column}; "
         "mark entries that are not known as NaN, clip them, or rescale X"
     )
+
+
+def complaint_about_tiny(batch: Batch) -> str | None:
+    """Return what to say about data that are too small as a whole; None if they are not, or if all are zero.
+
+    Samples that are tiny beside others are negligible, so that only the caller knows whether it matters.
+    """
+    Z = batch.values.data if batch.is_sparse else batch.values
+    largest = _largest_magnitude(Z)
+    if not 0.0 < largest < range_of(batch.dtype).smallest:
+        return None
+    return (
+        f"X contains no magnitude above {largest:.3g}, which is too small for {batch.dtype} arithmetic; "
+        "rescale X"
+    )
+
+
+def _largest_magnitude(Z: Array) -> float:
+    """Return the largest magnitude of the entries that are not NaN; zero if there are none."""
+    if not Z.size:
+        return 0.0
+    largest = max(float(np.fmax.reduce(Z, axis=None)), -float(np.fmin.reduce(Z, axis=None)))
+    return 0.0 if math.isnan(largest) else largest

@@ -12,9 +12,11 @@ import numpy as np
 
 from maxnorm.core.types import Array
 
-# fastmath allows sums in any order, which makes them vectorisable. It also assumes that there are no NaNs:
-# missing entries have been replaced by zeros before these functions are called.
-_compiled = numba.njit(cache=True, fastmath=True, nogil=True, error_model="numpy")
+# These flags allow sums in any order, which makes them vectorisable. The other flags of fastmath would assume
+# that there is neither NaN nor infinity, but the quotient of an entry and a tiny threshold may be infinite.
+_compiled = numba.njit(
+    cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, error_model="numpy"
+)
 
 
 @_compiled

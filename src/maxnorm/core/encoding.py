@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxnorm.core.linalg import row_norms, soft_threshold, thin_svd
-from maxnorm.core.noise import AdaptiveNoise, Noise, RowNoise
+from maxnorm.core.noise import UNBOUNDED, AdaptiveNoise, Noise, RowNoise, within_precision
 from maxnorm.core.norms import FactorNorm
 from maxnorm.core.types import Array, Mask
 
@@ -25,6 +25,8 @@ Influence = Callable[[Array, Mask | None, Array | None, int, Array], tuple[Array
 
 # With a basis of at least this many entries, products take most of the time, and single precision halves it.
 LARGE_BASIS = 10_000
+
+LARGEST_TOLERANCE = 1e6  # a larger one has the same effect, and its products might overflow
 
 ONE = np.ones(1)
 
@@ -83,8 +85,10 @@ def encode(
     U, sigma, V = thin_svd(L)
     if observed is not None:
         Z = np.where(observed, Z, Z.dtype.type(0))
-    influence_of = _influence_of(noise, missing_lambda2)
     working = np.dtype(np.float32) if learning_tol and _single_precision_pays(Z, U, sigma) else Z.dtype
+    noise = within_precision(noise, working)
+    missing_lambda2 = min(missing_lambda2, UNBOUNDED) if working == np.float32 else missing_lambda2
+    influence_of = _influence_of(noise, missing_lambda2)
     S, free_norm, thresholds, n_iter, converged = _descend(
         Z.astype(working, copy=False),
         observed,
@@ -172,7 +176,7 @@ def _descend(
     sweeps, and whether each row converged.
     """
     b = len(Z)
-    tol = max(tol, 8.0 * float(np.finfo(Z.dtype).eps))
+    tol = min(max(tol, 8.0 * float(np.finfo(Z.dtype).eps)), LARGEST_TOLERANCE)
     squares = (sigma / sigma.max(initial=0.0)) ** 2
     result, free_norm = np.zeros((b, len(sigma)), Z.dtype), np.zeros(b)
     n_iter, converged = np.full(b, max_iter), np.zeros(b, dtype=np.bool_)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxnorm.core.precision import range_of
 from maxnorm.core.types import Array
 
 RANK_TOLERANCE = 1e-6
@@ -75,9 +76,9 @@ def thin_svd(L: Array) -> tuple[Array, Array, Array]:
     """Return the thin singular value decomposition ``L = U diag(sigma) V.T`` without zero singular values.
 
     The decomposition is computed from the eigenvectors of the d x d matrix ``L.T @ L``, which is much cheaper
-    than a general algorithm if L has many more rows than columns. Singular values below ``RANK_TOLERANCE``
-    times the largest one are left out, so that every returned one is positive and their number k is the
-    numerical rank of L.
+    than a general algorithm if L has many more rows than columns. Singular values that are negligible in the
+    precision of L, or below ``RANK_TOLERANCE`` times the largest one, are left out, so that every returned
+    one is positive and their number k is the numerical rank of L.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ def thin_svd(L: Array) -> tuple[Array, Array, Array]:
     L64 = np.divide(L, largest, dtype=np.float64)
     eigenvalues, V = np.linalg.eigh(L64.T @ L64)
     sigma = np.sqrt(np.maximum(eigenvalues, 0.0))
-    keep = sigma > RANK_TOLERANCE * sigma[-1]
+    keep = sigma > max(RANK_TOLERANCE * float(sigma[-1]), range_of(L.dtype).negligible / largest)
     sigma, V = sigma[keep], V[:, keep]
     U = L64 @ (V / sigma)
     return U.astype(L.dtype, copy=False), sigma * largest, V
@@ -188,7 +189,7 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     Parameters
     ----------
     V : ndarray
-        Entries. Zeros are ignored, since they stand for missing entries.
+        Entries. Zeros are ignored, since they stand for missing entries, and so are negligible entries.
     limit : int, default=8_000
         Largest number of entries that are used, at regular intervals. All entries are used if these are
         zero.
@@ -202,10 +203,12 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     stride = -(-flat.size // limit)
     while stride > 1 and math.gcd(stride, V.shape[-1]) > 1:  # so that no column is left out
         stride += 1
+    negligible = range_of(V.dtype).negligible
     magnitudes = np.abs(flat[::stride])
-    magnitudes = magnitudes[magnitudes > 0.0]
+    magnitudes = magnitudes[magnitudes > negligible]
     if not magnitudes.size:  # the few non-zero entries, if there are any, lie between the sampled ones
-        magnitudes = np.abs(flat[flat != 0.0])
+        magnitudes = np.abs(flat)
+        magnitudes = magnitudes[magnitudes > negligible]
     if not magnitudes.size:
         return 0.0
     low, middle = magnitudes.size // 4, magnitudes.size // 2
@@ -237,7 +240,8 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     Parameters
     ----------
     V : ndarray of shape (n, p)
-        Rows, for example residuals. Zeros are ignored, since they stand for missing entries.
+        Rows, for example residuals. Zeros are ignored, since they stand for missing entries, and so are
+        negligible entries.
     reach : float, default=8.0
         Multiple of the first estimate beyond which an entry does not belong to the same bulk.
     limit : int, default=128
@@ -255,8 +259,9 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     n_used = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
     zeros = np.zeros(len(V), dtype=np.intp)
-    if not magnitudes[:, 0].all():
-        zeros = np.count_nonzero(magnitudes == 0.0, axis=1)
+    negligible = range_of(V.dtype).negligible
+    if not (magnitudes[:, 0] > negligible).all():
+        zeros = np.count_nonzero(magnitudes <= negligible, axis=1)
     n_entries, rows = n_used - zeros, np.arange(len(V))
 
     def quantile(level: float) -> Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import sqrt
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -195,7 +195,8 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
             return out
         huber, reject = self._spread(thresholds)
         fading: Array = np.abs(V, out=out)
-        fading /= -reject
+        with np.errstate(over="ignore"):  # an infinite quotient fades to zero, as it should
+            fading /= -reject
         fading += V.dtype.type(2)
         np.clip(fading, 0.0, 1.0, out=fading)
         fading *= np.clip(V, -huber, huber)
@@ -206,7 +207,7 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
 
     def sample_weight(self, V: Array) -> Array:
         bulk = row_scales(V, reach=2.0 * self.reject)[0].astype(np.float64, copy=False)
-        excess = np.divide(self.largest, bulk, out=np.full(len(V), np.inf), where=bulk > 0.0)
+        excess = np.divide(self.largest, bulk, out=np.ones(len(V)), where=bulk > self.largest)
         return np.minimum(excess, 1.0) ** 2
 
     def loss(self, V: Array, thresholds: Array) -> Array:
@@ -260,7 +261,8 @@ class L21(RowNoise, WeightingNoise):
 
     def weight(self, V: Array) -> Array:
         norms = row_norms(V)
-        return self.lambda2 / np.maximum(norms, self.lambda2) if self.lambda2 else 0.0 * norms
+        lambda2 = norms.dtype.type(self.lambda2)  # may be zero in single precision
+        return lambda2 / np.maximum(norms, lambda2) if lambda2 else 0.0 * norms
 
     def prox(self, V: Array) -> Array:
         return V * (1 - self.weight(V))[:, None]
@@ -297,6 +299,18 @@ class NoNoise(RowNoise):
 
     def value(self, E: Array) -> Array:
         return np.zeros(len(E), dtype=E.dtype)
+
+
+UNBOUNDED = 1e30  # no residual in single precision is above such a threshold, and it can be represented
+
+
+def within_precision(noise: Noise, dtype: np.dtype[Any]) -> Noise:
+    """Return a noise model of the same effect, with thresholds that can be represented in a precision."""
+    if dtype != np.float32 or not isinstance(noise, L1 | CappedL1 | L21 | Squared):
+        return noise
+    if isinstance(noise, CappedL1) and noise.cut > UNBOUNDED:
+        noise = replace(noise, cut=UNBOUNDED)
+    return replace(noise, lambda2=UNBOUNDED) if noise.lambda2 > UNBOUNDED else noise
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,14 @@ import numpy as np
 
 from maxnorm.core.basis import fit_ball, restore_rank
 from maxnorm.core.linalg import RANK_TOLERANCE, ball_multipliers, row_norms, symmetric
+from maxnorm.core.precision import DOUBLE
 from maxnorm.core.state import Contribution, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
 BasisUpdate = Literal["exact", "bcd"]
+
+EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
 
 
 class DivergenceError(ArithmeticError):
@@ -225,7 +228,8 @@ class NuclearNorm(FactorNorm):
 
     def multipliers(self, G: Array, sigma: Array, weight: Array, start: Array | None) -> Array:
         top = sigma.max(axis=-1, initial=0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        # An infinite multiplier is right where the basis or the influence of a sample vanishes.
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.where(weight * top > 0, self.lambda1 / top / top / weight, np.inf)
 
     def coefficient_value(self, R: Array) -> Array:
@@ -257,7 +261,9 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
     A may also hold one matrix for each row of B. The cost is one eigendecomposition of A (or of each matrix),
     two products with its eigenvectors, and O(p d) per step.
     """
-    size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0))) or 1.0  # keeps squares from overflowing
+    A, B, lambda1 = _with_ordinary_weight(A, B, lambda1)
+    size = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0)))  # keeps squares from overflowing
+    size = size if size > DOUBLE.negligible else 1.0
     D, Q = np.linalg.eigh(A)
     C = _rotated(B, Q / size)
     squares = C * C
@@ -283,6 +289,18 @@ def max_norm_basis(A: Array, B: Array, lambda1: float) -> Array:
         bare = inverse if bare is None else bare
         rows, bare = rows[bare < target], bare[bare < target]
     return _rotated(size * C / (D + eta[:, None]), np.swapaxes(Q, -1, -2))
+
+
+def _with_ordinary_weight(A: Array, B: Array, lambda1: float) -> tuple[Array, Array, float]:
+    """Return the problem of :func:`max_norm_basis` divided by a constant if its matrices are extreme.
+
+    The solution does not depend on the constant, a power of two, which brings the trace of A near one.
+    """
+    trace = float(np.trace(A, axis1=-2, axis2=-1).max())
+    if EXTREME_WEIGHT <= trace <= 1.0 / EXTREME_WEIGHT or not np.isfinite(trace):
+        return A, B, lambda1
+    scale = 2.0 ** -np.frexp(max(trace, float(np.finfo(np.float64).tiny)))[1]
+    return scale * A, scale * B, scale * lambda1
 
 
 def _rotated(X: Array, Q: Array) -> Array:

@@ -19,6 +19,8 @@ from maxnorm.core.types import Array
 if TYPE_CHECKING:
     from maxnorm.core.norms import FactorNorm
 
+SHORTEST_HALF_LIFE = 1e-9  # nothing remains of a sample after the next one, as with any shorter half-life
+
 
 @dataclass(frozen=True, eq=False)
 class Selection:
@@ -186,7 +188,9 @@ def remaining_weight(then: ArrayLike, now: int, forgetting: float, half_life: fl
     samples.
     """
     share = (np.asarray(then) / now) ** forgetting
-    return share if half_life is None else share * 0.5 ** ((now - np.asarray(then)) / half_life)
+    if half_life is None:
+        return share
+    return share * 0.5 ** ((now - np.asarray(then)) / max(half_life, SHORTEST_HALF_LIFE))
 
 
 def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:

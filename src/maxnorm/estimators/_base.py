@@ -21,7 +21,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm import persistence
-from maxnorm.core.batch import Batch, in_precision
+from maxnorm.core.batch import Batch, complaint_about_tiny, in_precision
 from maxnorm.core.blas import limited_blas
 from maxnorm.core.noise import NOISES, Noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm
@@ -47,6 +47,7 @@ from maxnorm.estimators.validation import (
     check_features,
     check_number,
     check_plugin,
+    check_weight,
     invalid,
     set_features,
     validate_array,
@@ -201,6 +202,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             self._cache = Cache()
             learner = self._learner()
             source = self._source(X, reset=True)
+            if isinstance(source, Batch) and (complaint := complaint_about_tiny(source)) is not None:
+                raise ValueError(complaint)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
         self._warn_if_nearly_zero()
         return self
@@ -301,7 +304,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """Return the first basis that was given; None if it is random or no longer needed."""
         if isinstance(self.init, str) or self._has_data:
             return None
-        init: Array = check_array(self.init, dtype=np.float64, input_name="init")
+        with np.errstate(all="ignore"):  # infinities in half precision, which are refused
+            init: Array = check_array(self.init, dtype=np.float64, input_name="init")
         if not init.any():
             raise ValueError("init is zero, from which nothing can be learnt; pass init='random'")
         return init
@@ -337,6 +341,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             if progress is None:
                 progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
             rows = in_precision(batch, progress.state.L.dtype, row)
+            if not progress.state.scales.weight:
+                warn_if_tiny(rows)
             self._progress = take(learner, progress, rows, watch)
 
     def _learn_blocks(
@@ -407,6 +413,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         name = type(self).__name__
         for parameter, allowed in NUMBERS.items():
             check_number(self, parameter, allowed)
+        check_weight(self, "lambda1")
+        check_weight(self, "lambda2")
         check_plugin(self, "noise", NOISES, Noise, NOISE_MEMBERS)
         check_plugin(self, "norm", NORMS, FactorNorm, NORM_MEMBERS)
         check_choice(self, "basis_update", ("exact", "bcd"))
@@ -653,6 +661,13 @@ def warn_if_unfinished(n_unfinished: int, n_samples: int, *, tol: float, stackle
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
+
+
+def warn_if_tiny(rows: Batch) -> None:
+    """Warn of samples that are too small for the arithmetic, before any others set the scale."""
+    complaint = complaint_about_tiny(rows)
+    if complaint is not None:
+        warnings.warn(f"{complaint}, or ignore this if samples that follow are larger", stacklevel=4)
 
 
 def is_streamed(X: Any) -> bool:

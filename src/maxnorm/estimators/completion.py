@@ -16,7 +16,7 @@ from maxnorm.core.norms import BasisUpdate
 from maxnorm.core.types import Array
 from maxnorm.estimators._base import OnlineFactorisation, RandomState, Samples
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
-from maxnorm.estimators.validation import Number, check_choice, check_number, invalid
+from maxnorm.estimators.validation import Number, check_choice, check_number, check_weight, invalid
 from maxnorm.sparse import CompletionLearner, Recommendations, SparseLearner
 
 
@@ -282,6 +282,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         super()._check_parameters()
         name = type(self).__name__
         check_number(self, "c", Number(Real, excluded=True, alternatives=(None,)))
+        check_weight(self, "c")
         if self.c is not None and self.noise != "none":
             raise ValueError(
                 f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"

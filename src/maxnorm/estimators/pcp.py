@@ -18,10 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm.core.batch import Batch
+from maxnorm.core.batch import Batch, complaint_about_tiny
+from maxnorm.core.encoding import LARGEST_TOLERANCE
 from maxnorm.core.types import Array, Mask
 from maxnorm.estimators._base import CoefficientsMixin, Decomposition, SavedMixin
-from maxnorm.estimators.validation import Number, all_or_nothing, check_number, validate_array
+from maxnorm.estimators.validation import Number, all_or_nothing, check_number, check_weight, validate_array
 from maxnorm.learner import APPLY_ENTRIES
 
 CACHED_ENTRIES = 30_000
@@ -197,6 +198,8 @@ def pursue(
     Pursuit
         The two parts, the multipliers, the number of iterations and whether the tolerance was reached.
     """
+
+    tol = min(tol, LARGEST_TOLERANCE)
 
     def norm(squares: Array) -> Array:
         return np.asarray(np.sqrt(squares if by_row else squares.sum(keepdims=True)))
@@ -424,7 +427,11 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         """
         with all_or_nothing(self):
             self._check_parameters()
-            self._split(validate_array(self, X, reset=True).astype(np.dtype(np.float64)))
+            samples = validate_array(self, X, reset=True)
+            complaint = complaint_about_tiny(samples)
+            if complaint is not None:
+                raise ValueError(complaint)
+            self._split(samples.astype(np.dtype(np.float64)))
         return self
 
     def _split(self, samples: Batch) -> None:
@@ -549,6 +556,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
 
     def _check_parameters(self) -> None:
         check_number(self, "lambda2", Number(Real, excluded=True, alternatives=("auto",)))
+        check_weight(self, "lambda2")
         check_number(self, "tol", Number(Real, excluded=True))
         check_number(self, "max_iter", Number(Integral, 1))
 

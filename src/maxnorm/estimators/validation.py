@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from maxnorm.core.batch import Batch, check_range
+from maxnorm.core.batch import Batch, check_range, without_negligible
+from maxnorm.core.precision import DOUBLE
 from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
 
@@ -130,7 +131,7 @@ def _observed_entries(raw: Any) -> sp.csr_array:
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"X must be numeric and real, not {raw.dtype}")
     entries = raw.tocoo()
-    rows, columns, values = entries.row, entries.col, entries.data.astype(np.float64)
+    rows, columns, values = entries.row, entries.col, without_negligible(entries.data.astype(np.float64))
     known = ~np.isnan(values)
     if not known.all():
         rows, columns, values = rows[known], columns[known], values[known]
@@ -188,6 +189,14 @@ def check_number(estimator: BaseEstimator, parameter: str, allowed: Number) -> N
     """Raise an error if a parameter of an estimator is not an allowed number."""
     if not allowed.allows(getattr(estimator, parameter)):
         raise invalid(estimator, parameter, str(allowed))
+
+
+def check_weight(estimator: BaseEstimator, parameter: str) -> None:
+    """Raise an error if a weight, which has been checked to be an allowed number, is out of range."""
+    value = getattr(estimator, parameter)
+    if isinstance(value, Real) and value and not DOUBLE.smallest <= float(value) <= DOUBLE.largest:
+        allowed = f"between {DOUBLE.smallest:g} and {DOUBLE.largest:g} if it is not zero"
+        raise ValueError(f"{invalid(estimator, parameter, allowed)}; rescale X if it needs such a weight")
 
 
 def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[str]) -> None:
