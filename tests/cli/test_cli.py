@@ -2,18 +2,15 @@
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import maxnorm
-from commands import COMMAND, assert_fails, run, run_successfully
+from commands import assert_fails, run, run_successfully
 from maxnorm import open_stream
 from maxnorm.cli.options import NOISE_NAMES
 from maxnorm.cli.training import ObjectiveSchedule
@@ -321,7 +318,7 @@ def test_inspect_reports_files_that_are_not_models(folder):
     assert_fails(run("inspect", "missing", folder=folder), "missing: there is no such file")
 
 
-# -- interruption and resumption ----------------------------------------------------------------------
+# -- failures and resumption --------------------------------------------------------------------------
 
 
 def assert_as_uninterrupted(folder, X, n_epochs=1):
@@ -331,104 +328,6 @@ def assert_as_uninterrupted(folder, X, n_epochs=1):
     np.testing.assert_array_equal(model.components_, expected.components_)
     np.testing.assert_array_equal(model.state_.statistics.A, expected.state_.statistics.A)
     assert model.n_samples_seen_ == expected.n_samples_seen_
-
-
-@pytest.fixture
-def large(tmp_path):
-    """A folder with a file that takes seconds to learn from, and its contents."""
-    data = make_corrupted_low_rank(60_000, 40, 3, corruption=0.1, random_state=0)
-    np.save(tmp_path / "x.npy", data.X)
-    return tmp_path, data.X
-
-
-def start(*arguments, folder, **options):
-    return subprocess.Popen([*COMMAND, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True, **options)
-
-
-def wait_for_file(process, folder, pattern, seconds=60):
-    """Wait until a file of ``folder`` matches ``pattern`` or the process ends."""
-    end = time.monotonic() + seconds
-    while process.poll() is None and not list(folder.glob(pattern)) and time.monotonic() < end:
-        time.sleep(0.005)
-
-
-def interrupt(process):
-    """Press Ctrl-C, and return what the process printed on standard error."""
-    process.send_signal(signal.SIGINT)
-    _, printed = process.communicate(timeout=60)
-    assert process.returncode == 130, printed
-    assert "Traceback" not in printed
-    return printed
-
-
-def test_a_killed_run_leaves_a_valid_model_and_resumes_exactly(large):
-    folder, X = large
-    rng = random.Random(0)
-    n_kills = 0
-    command = [*COMMAND, *fit_command("--checkpoint-every", "500", "--resume")]
-    while n_kills < 4:
-        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        wait_for_file(process, folder, "m.maxnorm")
-        try:
-            process.wait(timeout=rng.uniform(0.9, 1.6) if n_kills else rng.uniform(0.0, 0.1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            n_kills += 1
-            maxnorm.load(folder / "m.maxnorm")
-        else:
-            break
-    assert n_kills
-    run_successfully(*fit_command("--resume"), folder=folder)
-    assert_as_uninterrupted(folder, X)
-    assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
-
-
-def test_ctrl_c_saves_the_model_and_explains_how_to_resume(large):
-    folder, X = large
-    process = start(*fit_command("--checkpoint-every", "100", "--epochs", "3"), folder=folder)
-    wait_for_file(process, folder, "m.maxnorm")
-    printed = interrupt(process)
-    assert "saved to m.maxnorm" in printed
-    assert "repeat the command with --resume to continue" in printed
-    assert_fails(
-        run(*fit_command("--epochs", "3"), folder=folder),
-        "m.maxnorm already exists: use --resume to continue or --overwrite to replace it",
-    )
-    assert_fails(run(*fit_command("--resume"), folder=folder), "n_epochs=3", "n_epochs=1")
-    run_successfully(*fit_command("--epochs", "3", "--resume"), folder=folder)
-    assert_as_uninterrupted(folder, X, n_epochs=3)
-    again = run_successfully(*fit_command("--epochs", "3", "--resume"), folder=folder)
-    assert "already finished" in again.stderr
-
-
-def test_ctrl_c_during_decompose_leaves_no_partial_result(large):
-    folder, _ = large
-    run_successfully(*fit_command(), folder=folder)
-    process = start("decompose", "x.npy", "--model", "m.maxnorm", "--low-rank", "a.csv", folder=folder)
-    wait_for_file(process, folder, ".a.csv.*.part")
-    assert "no results were written" in interrupt(process)
-    assert sorted(file.name for file in folder.iterdir()) == ["m.maxnorm", "x.npy"]
-
-
-def test_ctrl_c_works_while_standard_input_is_silent(tmp_path):
-    process = start(
-        *("fit", "-", "--rank", "2", "--model", "m.maxnorm", "--checkpoint-every", "1"),
-        folder=tmp_path,
-        stdin=subprocess.PIPE,
-    )
-    end = time.monotonic() + 60
-    while not (tmp_path / "m.maxnorm").exists() and time.monotonic() < end:
-        process.stdin.write("1,2,3\n")
-        process.stdin.flush()
-        time.sleep(0.05)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130  # before standard input is closed
-    printed = process.stderr.read()
-    assert "--resume to continue" in printed, printed
-    process.stdin.close()
-    process.stderr.close()
 
 
 def test_an_unreadable_row_keeps_what_was_learnt_before(folder):

@@ -1,9 +1,13 @@
 """Dask collections: the model depends neither on where blocks are nor on what happens to workers."""
 
+import importlib
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import dask.array as da
@@ -25,6 +29,7 @@ from maxnorm.core.state import accumulate
 from maxnorm.dask import blocks as blocks_module
 from maxnorm.dask.blocks import BlockError, Blocks, GraphRule, RetryRule
 from maxnorm.dask.rounds import RoundSettings, learn_blocks
+from maxnorm.dask.sealing import Sealed, open_once
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.estimators.validation import BatchReader
 from maxnorm.learner import Progress, step
@@ -32,6 +37,7 @@ from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.streams import Stream, StreamError
 
 N, P, D, ROWS = 2400, 40, 3, 100
+HANG_SECONDS = 300  # a test on a cluster that takes so long has failed
 DATA = make_corrupted_low_rank(N, P, D, corruption=0.15, random_state=0)
 X = DATA.X
 ESTIMATORS = [MaxNormDecomposition(D, random_state=0), OnlineRobustPCA(D, random_state=0)]
@@ -525,14 +531,14 @@ on_cluster = pytest.mark.xdist_group("cluster")
 
 
 @contextmanager
-def two_minutes():
-    """Raise TimeoutError after two minutes, so that a cluster that hangs fails its test."""
+def time_limit():
+    """Raise TimeoutError after some minutes, so that a cluster that hangs fails its test."""
 
     def stop(*_):
-        raise TimeoutError("two minutes are over")
+        raise TimeoutError("the cluster hangs")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(120)
+    signal.alarm(HANG_SECONDS)
     try:
         yield
     finally:
@@ -550,7 +556,7 @@ def cluster():
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         get_mp_context().set_forkserver_preload(["distributed", "dask.array", "maxnorm.estimators"])
         with (
-            two_minutes(),
+            time_limit(),
             LocalCluster(
                 n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit="600MB"
             ) as cluster,
@@ -561,7 +567,7 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    with two_minutes(), Client(cluster) as client, dask.config.set(scheduler="distributed"):
+    with time_limit(), Client(cluster) as client, dask.config.set(scheduler="distributed"):
         client.wait_for_workers(2)
         yield client
 
@@ -656,7 +662,7 @@ def test_an_invalid_block_on_a_cluster_is_named_and_the_model_can_be_applied(cli
 def thread_cluster(n_workers):
     """A cluster of threads of this process, which starts fast."""
     with (
-        two_minutes(),
+        time_limit(),
         LocalCluster(
             n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
@@ -674,11 +680,104 @@ def test_the_model_does_not_depend_on_the_number_of_workers(n_workers, reference
 
 
 def test_workers_without_this_version_of_the_library_are_named(monkeypatch):
+    model = MaxNormDecomposition(D, random_state=0).fit(X)
     with thread_cluster(1):
         for expression, installed in (
             ("'0.0.1'", r"maxnorm 0\.0\.1"),
             ("__import__('no_such_library')", "no maxnorm"),
         ):
             monkeypatch.setattr(blocks_module, "VERSION_EXPRESSION", expression)
-            with pytest.raises(RuntimeError, match=f"has {installed}; install maxnorm .* on all workers"):
-                MaxNormDecomposition(D).fit(lazy())
+            for method in (model.fit, model.transform, model.decompose, model.score_samples):
+                with pytest.raises(RuntimeError, match=f"has {installed}; install maxnorm .* on all workers"):
+                    method(lazy())
+
+
+@contextmanager
+def foreign_worker(folder, source):
+    """A cluster and a function that starts its only worker, which imports ``source`` as maxnorm."""
+    (folder / "maxnorm").mkdir()
+    (folder / "maxnorm" / "__init__.py").write_text(source)
+    with (
+        time_limit(),
+        LocalCluster(
+            n_workers=0, protocol="tcp://", host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler="distributed"),
+        ExitStack() as stack,
+    ):
+
+        def join():
+            arguments = ("--no-nanny", "--no-dashboard", "--nthreads", "1", "--host", "127.0.0.1")
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "dask", "worker", cluster.scheduler_address, *arguments],
+                env={**os.environ, "PYTHONPATH": str(folder)},
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            client.wait_for_workers(1)
+
+        yield join
+
+
+@pytest.mark.parametrize(
+    ("source", "installed"),
+    [
+        ("__version__ = '0.0.1'", r"maxnorm 0\.0\.1"),
+        ("raise ModuleNotFoundError(\"No module named 'maxnorm'\")", "no maxnorm"),
+    ],
+)
+def test_a_worker_that_joins_with_another_version_refuses_lazy_results(source, installed, tmp_path):
+    """The results are made before the worker joins, so that only the worker can compare the versions."""
+    model = MaxNormDecomposition(D, random_state=0).fit(X)
+    frames = dd.from_pandas(pd.DataFrame(X), npartitions=4)
+    with foreign_worker(tmp_path, source) as join:
+        results = (model.transform(lazy()), model.score_samples(lazy()), model.decompose(frames).noise)
+        join()
+        for result in results:
+            message = f"worker tcp://.* has {installed}; install maxnorm {maxnorm.__version__} on all workers"
+            with pytest.raises(RuntimeError, match=message):
+                result.compute()
+
+
+def test_a_worker_that_joins_a_fit_with_another_version_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        blocks_module, "VERSION_EXPRESSION", repr(maxnorm.__version__)
+    )  # as if checked before
+    with foreign_worker(tmp_path, "__version__ = '0.0.1'") as join:
+        join()
+        with pytest.raises(
+            BlockError, match=r"block 0.* has maxnorm 0\.0\.1; install maxnorm .* on all workers"
+        ):
+            fit_decomposition(lazy())
+
+
+def test_a_module_that_a_worker_lacks_is_named(tmp_path, monkeypatch):
+    """For instance that of a noise model, which the client imports from a folder that workers do not have."""
+    code = "from maxnorm.core.noise import L1\nclass Mine(L1):\n    pass\n"
+    (tmp_path / "noise_of_the_user.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    payload = pickle.dumps(Sealed(importlib.import_module("noise_of_the_user").Mine(1.0)))
+    monkeypatch.setitem(sys.modules, "noise_of_the_user", None)  # it can no longer be imported
+    with pytest.raises(RuntimeError, match=r"noise_of_the_user.*; install it on all workers"):
+        open_once(pickle.loads(payload))
+
+
+def test_sealed_values_survive_pickling_and_are_opened_once():
+    value = {
+        "dense": np.arange(6.0).reshape(2, 3),
+        "fortran": np.asfortranarray(np.eye(3)),
+        "empty": np.empty((0, 4)),
+    }
+    assert open_once(Sealed(value)) is value
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(Sealed(value)))))
+    for name, array in open_once(again).items():
+        np.testing.assert_array_equal(array, value[name], strict=True)
+    assert open_once(again) is open_once(again)
+
+
+def test_lazy_results_can_be_pickled():
+    model = MaxNormDecomposition(D, random_state=0).fit(X)
+    result = pickle.loads(pickle.dumps(model.transform(lazy())))
+    np.testing.assert_allclose(result.compute(), model.transform(X), atol=1e-12)

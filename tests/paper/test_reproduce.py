@@ -14,6 +14,7 @@ from maxnorm.paper.reproduce import claims, page, plan, store
 from maxnorm.paper.reproduce.cells import KINDS, Cell
 
 TINY = plan.Size(p=50, n=200, shares=(0.02, 0.1, 0.3), large=(20,), large_n=300, patience=9.0, repetitions=1)
+HANG_SECONDS = 600  # a process that takes so long has failed
 
 
 def start_reproduce(*arguments, **options):
@@ -77,7 +78,7 @@ def test_the_error_names_the_cell_that_failed(tmp_path):
 )
 def test_invalid_arguments_give_a_message_without_a_traceback(arguments, message):
     process = start_reproduce(*arguments)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 1
     assert message in output
     assert "Traceback" not in output
@@ -85,11 +86,11 @@ def test_invalid_arguments_give_a_message_without_a_traceback(arguments, message
 
 def test_an_interrupted_run_keeps_the_finished_cells(tmp_path):
     process = start_reproduce("grid", "--quick", "-o", str(tmp_path), start_new_session=True)
-    deadline = time.monotonic() + 90
-    while not list((tmp_path / "cells").glob("*.json")) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    end = time.monotonic() + HANG_SECONDS
+    while not list((tmp_path / "cells").glob("*.json")) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 130, output
     assert "Traceback" not in output
     saved = list((tmp_path / "cells").glob("*.json"))

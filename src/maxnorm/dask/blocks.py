@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 from maxnorm.core.blas import one_blas_thread
 from maxnorm.core.norms import DivergenceError
+from maxnorm.dask.sealing import Guarded, Sealed, open_once
 from maxnorm.streams.memory import require_two_dimensions
 from maxnorm.streams.stream import Stream, StreamError, needs
 
@@ -100,7 +101,7 @@ class Blocks:
             names = tuple(X.columns) if all_strings else None
             is_single = len(X.columns) > 0 and all(dtype == np.float32 for dtype in X.dtypes)
             meta = np.empty((0, len(X.columns)), dtype=object)
-            X = X.map_partitions(_identity, meta=meta, enforce_metadata=False)
+            X = X.map_partitions(Guarded(_identity), meta=meta, enforce_metadata=False)
         else:
             if not hasattr(X, "blocks"):
                 raise StreamError(
@@ -156,7 +157,7 @@ class Blocks:
             level = _lazy_results(self.collection, call)
             while len(level) > 1:
                 groups = range(0, len(level), GRAPH.fan_in)
-                level = [delayed(_add, pure=False)(*level[i : i + GRAPH.fan_in]) for i in groups]
+                level = [delayed(Guarded(_add), pure=False)(*level[i : i + GRAPH.fan_in]) for i in groups]
             return level[0]
 
         return self._compute(lazy_sum, call)
@@ -168,20 +169,20 @@ class Blocks:
 
         The function returns a tuple of arrays, one for each of the ``outputs``.
         """
-        results = _map_call(self.collection, self._make_call(function, arguments))
+        results = _map_call(self.collection, self._make_call(function, arguments), _apply_call)
         parts = [
             results.map_blocks(
-                _select_output, k, o.width, chunks=(results.chunks[0], (o.width,)), meta=o.empty
+                Guarded(_select_output), k, o.width, chunks=(results.chunks[0], (o.width,)), meta=o.empty
             )
             for k, o in enumerate(outputs)
         ]
         return [part if o.is_matrix else part[:, 0] for part, o in zip(parts, outputs, strict=True)]
 
     def _compute(self, make_lazy: Callable[[], Any], call: Call) -> Any:
-        """Compute the lazy value that ``make_lazy`` returns; errors name the blocks of the call."""
+        """Compute the lazy sealed value that ``make_lazy`` returns; errors name the blocks of the call."""
         try:
             with _allow_larger_graph(call.size):
-                return _compute_with_retries(make_lazy)
+                return _compute_with_retries(make_lazy)()
         except (BlockError, DivergenceError):
             raise
         except Exception as error:  # reading a block may raise anything
@@ -244,26 +245,22 @@ class Call:
     places: Sequence[Place]  #: one place per block; empty if the function is applied to all blocks
     size: int  #: size in bytes
 
-    def __sizeof__(self) -> int:
-        """Return the size in bytes, which Dask asks for before it moves a call."""
-        return self.size
-
 
 def _shape(X: Any) -> tuple[Any, ...]:
     """Return the shape of a Dask collection, with NaN for lengths that are unknown, as in Dask arrays."""
     return tuple(n if isinstance(n, int | float) else float("nan") for n in X.shape)
 
 
-def _map_call(X: Any, call: Call) -> Any:
-    """Return a Dask array whose chunks are the results of a call for the chunks of X.
+def _map_call(X: Any, call: Call, apply: Callable[..., Any]) -> Any:
+    """Return a Dask array whose chunks are the results of ``apply`` for the chunks of X and a call.
 
     The call is a key of the graph, so that it is sent to each worker once, and again if the worker dies.
     """
     from dask.delayed import delayed
 
-    shared = delayed(call, name=f"maxnorm-{uuid4().hex}", traverse=False)
+    shared = delayed(Sealed(call), name=f"maxnorm-{uuid4().hex}", traverse=False)
     chunks = (X.chunks[0], (1,))
-    return X.map_blocks(_apply_call, call=shared, chunks=chunks, meta=np.empty((0, 1), dtype=object))
+    return X.map_blocks(Guarded(apply), call=shared, chunks=chunks, meta=np.empty((0, 1), dtype=object))
 
 
 def _allow_larger_graph(size: int) -> Any:
@@ -280,16 +277,17 @@ def _allow_larger_graph(size: int) -> Any:
 
 
 def _lazy_results(X: Any, call: Call) -> list[Any]:
-    """Return the lazy results of a call for the chunks of X that it has places for."""
+    """Return the lazy sealed results of a call for the chunks of X that it has places for."""
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
     first, last = call.first_block, call.first_block + len(call.places)
     if len(call.places) < GRAPH.least_share * X.numblocks[0]:
-        return list(np.ravel(_map_call(X.blocks[first:last], replace(call, first_block=0)).to_delayed()))
+        chosen = _map_call(X.blocks[first:last], replace(call, first_block=0), _apply_and_seal)
+        return list(np.ravel(chosen.to_delayed()))
     # If the graph of the whole array is optimised, reading a block and measuring it become one task, and no
     # block moves between workers.
-    results = _map_call(X, call)
+    results = _map_call(X, call, _apply_and_seal)
     keys = [(results.name, i, 0) for i in range(first, last)]
     layer = f"round-{results.name}"
     tasks = results.__dask_optimize__(results.__dask_graph__(), keys)
@@ -302,8 +300,14 @@ def _identity(frame: Any) -> Any:
     return frame
 
 
-def _apply_call(block: Any, call: Call, block_id: tuple[int, ...]) -> Any:
-    """Apply the function of a call to a block, on a worker; errors in the data name the block."""
+def _apply_and_seal(block: Any, call: Any, block_id: tuple[int, ...]) -> Sealed:
+    """Apply a call to a block, and seal the result, which may move to other workers."""
+    return Sealed(_apply_call(block, call, block_id))
+
+
+def _apply_call(block: Any, call: Any, block_id: tuple[int, ...]) -> Any:
+    """Apply the function of a sealed call to a block, on a worker; errors in the data name the block."""
+    call = open_once(call)
     i = block_id[0] - call.first_block
     place = call.places[i] if call.places else Place(f"block {i}", 0)
     try:
@@ -331,10 +335,10 @@ def _select_output(results: Any, k: int, width: int) -> Any:
     return results[k].reshape(len(results[k]), width)
 
 
-def _add(*terms: Any) -> Any:
-    """Return the sum of the terms that are not None; None if there are none."""
-    present = [term for term in terms if term is not None]
-    return reduce(add, present) if present else None
+def _add(*terms: Any) -> Sealed:
+    """Return the sum of the sealed terms that are not None; None if there are none. The sum is sealed too."""
+    present = [term for sealed in terms if (term := sealed()) is not None]
+    return Sealed(reduce(add, present) if present else None)
 
 
 def _compute_with_retries(make_lazy: Callable[[], Any]) -> Any:
@@ -352,7 +356,9 @@ def _compute_with_retries(make_lazy: Callable[[], Any]) -> Any:
 
 
 def check_workers(version: str) -> None:
-    """Raise a clear error, instead of failing on unpickling, if a worker lacks this version of the library.
+    """Raise an error if a worker that is there now lacks this version of the library.
+
+    Workers that join later are checked by every task (:mod:`maxnorm.dask.sealing`).
 
     Parameters
     ----------
@@ -367,7 +373,7 @@ def check_workers(version: str) -> None:
     from dask.base import get_scheduler
 
     client: Any = getattr(get_scheduler(), "__self__", None)  # type: ignore[no-untyped-call]
-    if not hasattr(client, "run"):  # there is no cluster
+    if not hasattr(client, "run") or client.asynchronous:  # no cluster, or no answer before this returns
         return
     for worker, found in client.run(eval, VERSION_EXPRESSION, on_error="return").items():
         if isinstance(found, ImportError) or (isinstance(found, str) and found != version):

@@ -154,6 +154,7 @@ def apply_lazily(
 
     ``report`` is called for every block with the number of samples that did not converge, and of all samples.
     """
+    check_workers(maxnorm.__version__)  # the sooner the better; workers check it again when they compute
     return blocks.map_lazily(_answer_block, outputs, learner, state, read, answer, list(outputs), report)
 
 
