@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from maxnorm.streams.columns import select_columns
 from maxnorm.streams.file_checks import (
     require_numeric_type,
     require_plausible_shape,
-    require_readable_chunks,
     require_row_fits,
     resolve_key,
+    samples_per_chunked_read,
 )
-from maxnorm.streams.stream import NUMERIC_KINDS, Columns, Stream, StreamError, needs, rows_per_read
+from maxnorm.streams.stream import NUMERIC_KINDS, Columns, Stream, StreamError, needs, regroup, rows_per_read
 
+SMALLEST_CACHE_BYTES = 2**20  # of the cache of decompressed chunks, the default of HDF5
+LARGEST_CACHE_BYTES = 2**27
 MOST_LINKS_FOLLOWED = 16  # on the way to one dataset, so that links in a circle come to an end
 
 
@@ -50,17 +54,23 @@ def open_hdf5(
     require_row_fits(p, title)
     selection = select_columns(columns, None, p, title)
     sample_axis = 1 if samples_in_columns else 0
-    size = min(n, rows_per_read(batch_size, p, 1 if chunks is None else chunks[sample_axis])) or 1
+    size = rows_per_read(batch_size, p, 1 if chunks is None else chunks[sample_axis])
+    cache_bytes = SMALLEST_CACHE_BYTES
     if chunks is not None:
-        require_readable_chunks(chunks, p, size, dtype.itemsize, sample_axis, title)
+        chunks = chunks[::-1] if samples_in_columns else chunks
+        size = samples_per_chunked_read(n, p, chunks, dtype.itemsize, size, title)
+        # The cache holds the chunks of a sample, so that they are not decompressed again for every batch.
+        cache_bytes = max(cache_bytes, chunks[0] * -(-p // chunks[1]) * chunks[1] * dtype.itemsize)
 
-    def source(start: int) -> Iterator[Array]:
-        with h5py.File(path, "r") as file:
+    def read(start: int) -> Iterator[Array]:
+        with h5py.File(path, "r", rdcc_nbytes=min(cache_bytes, LARGEST_CACHE_BYTES)) as file:
             data = file[name]
             for i in range(start, n, size):
                 yield selection.take(data[:, i : i + size].T if samples_in_columns else data[i : i + size])
 
-    return Stream(source, title, n_samples=n, n_features=selection.n_features)
+    return Stream(
+        lambda start: regroup(read(start), batch_size), title, n_samples=n, n_features=selection.n_features
+    )
 
 
 def _resolve_dataset(file: Any, key: str | None, external: bool, title: str) -> str:
@@ -160,15 +170,19 @@ def open_zarr(
     require_row_fits(p, title)
     selection = select_columns(columns, None, p, title)
     sample_axis = 1 if transpose else 0
-    size = min(n, rows_per_read(batch_size, p, node.chunks[sample_axis])) or 1
-    require_readable_chunks(node.chunks, p, size, node.dtype.itemsize, sample_axis, title)
+    chunks = node.chunks[::-1] if transpose else node.chunks
+    size = rows_per_read(batch_size, p, chunks[0])
+    size = samples_per_chunked_read(n, p, chunks, node.dtype.itemsize, size, title)
 
-    def source(start: int) -> Iterator[Array]:
+    def read(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
+            _require_honest_chunks(path, node, i, min(i + size, n), sample_axis, title)
             batch = np.asarray(node[:, i : i + size]).T if transpose else np.asarray(node[i : i + size])
             yield selection.take(batch)
 
-    return Stream(source, title, n_samples=n, n_features=selection.n_features)
+    return Stream(
+        lambda start: regroup(read(start), batch_size), title, n_samples=n, n_features=selection.n_features
+    )
 
 
 def _list_arrays(group: Any, zarr: Any) -> Mapping[str, Any]:
@@ -181,6 +195,57 @@ def _list_arrays(group: Any, zarr: Any) -> Mapping[str, Any]:
         for name, item in group.members(max_depth=None)
         if isinstance(item, zarr.Array) and ".." not in name.split("/")
     }
+
+
+def _require_honest_chunks(
+    path: Path, array: Any, start: int, stop: int, sample_axis: int, title: str
+) -> None:
+    """Raise a StreamError if a chunk of some samples declares far more bytes than a chunk has.
+
+    The decompressors of Blosc, Zstandard and LZ4 allocate what the first bytes of a chunk declare.
+    """
+    metadata = array.metadata
+    codecs = getattr(metadata, "codecs", None) or (metadata.compressor,)
+    names = [getattr(codec, "codec_id", None) or type(codec).__name__.lower() for codec in codecs]
+    name = next((known for known in DECLARED_SIZES for name in names if name.startswith(known)), None)
+    if name is None or array.shards is not None:  # chunks within shards have no files of their own
+        return
+    largest = CHUNK_TOLERANCE * (math.prod(array.chunks) * array.dtype.itemsize + 1024)
+    ranges = [range(-(-length // chunk)) for length, chunk in zip(array.shape, array.chunks, strict=True)]
+    length = array.chunks[sample_axis]
+    ranges[sample_axis] = range(start // length, -(-stop // length))
+    for place in itertools.product(*ranges):
+        key = metadata.encode_chunk_key(place)
+        try:
+            with (path / array.path / key).open("rb") as file:
+                declared = DECLARED_SIZES[name](file.read(CHUNK_HEADER_BYTES))
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # such a chunk holds the fill value
+        if declared > largest:
+            raise StreamError(
+                f"{title}: the chunk {key!r} declares {declared} bytes, but a chunk has "
+                f"{math.prod(array.chunks) * array.dtype.itemsize}; the file is damaged"
+            )
+
+
+def _zstd_size(header: bytes) -> int:
+    """Return the size that the header of a Zstandard frame declares, or 0 if it declares none."""
+    if len(header) < 5 or header[:4] != ZSTD_MAGIC:
+        return 0
+    is_single_segment = bool(header[4] & 0x20)
+    n_bytes = (int(is_single_segment), 2, 4, 8)[header[4] >> 6]
+    begin = 5 + (not is_single_segment) + (0, 1, 2, 4)[header[4] & 3]
+    return int.from_bytes(header[begin : begin + n_bytes], "little") + 256 * (n_bytes == 2)
+
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+CHUNK_HEADER_BYTES = 18
+CHUNK_TOLERANCE = 8  # filters may store a chunk in a wider type
+DECLARED_SIZES: dict[str, Callable[[bytes], int]] = {  # decompressed size, from the first bytes of a chunk
+    "blosc": lambda header: int.from_bytes(header[4:8], "little"),
+    "zstd": _zstd_size,
+    "lz4": lambda header: int.from_bytes(header[:4], "little"),
+}
 
 
 def _require_no_pickle(array: Any, title: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from maxnorm.streams.stream import (
 )
 
 COLUMN_READ_ROWS = 2**16  # rows that are read at a time where whole columns are assembled
+
+LARGEST_ALLOCATION = 1000  # times the size of a file; if pyarrow fails to allocate more, the file is damaged
 
 ReadTables = Callable[[int, list[str], int], Iterator[Any]]
 """Function of a first row, column names and a number of rows; it yields Arrow record batches."""
@@ -71,7 +74,14 @@ def _named(path: Path) -> Iterator[None]:
     """Give errors of pyarrow the name of the file, which may be one of many in a folder."""
     try:
         yield
-    except (StreamError, NotInstalled, FileNotFoundError, PermissionError, MemoryError):
+    except (StreamError, NotInstalled, FileNotFoundError, PermissionError):
+        raise
+    except MemoryError as error:
+        wanted = re.search(r"of size (\d+) failed", str(error))
+        if wanted and int(wanted[1]) > LARGEST_ALLOCATION * path.stat().st_size:
+            raise StreamError(
+                f"{path}: is damaged: it declares a block of {wanted[1]} bytes; write it again"
+            ) from None
         raise
     except Exception as error:
         raise StreamError(
@@ -99,14 +109,20 @@ def open_arrow(path: Path, *, batch_size: int | None, columns: Columns, transpos
     pyarrow = needs("pyarrow", "reading Arrow")
     title = str(path)
     first_column = pyarrow.ipc.IpcReadOptions(included_fields=[0])
-    with pyarrow.memory_map(title) as mapped:
+    with _named(path), pyarrow.memory_map(title) as mapped:
         schema = pyarrow.ipc.open_file(mapped).schema
         file = pyarrow.ipc.open_file(mapped, options=first_column if len(schema) else None)
-        n = sum(file.get_batch(i).num_rows for i in range(file.num_record_batches))
+        n = 0
+        for i in range(file.num_record_batches):
+            rows = file.get_batch(i).num_rows
+            remedy = "write it in batches of fewer rows, for example with chunksize of pyarrow.feather"
+            n_bytes = 8 * rows * len(schema)
+            require_proportional(n_bytes, path.stat().st_size, f"{title}, record batch {i}", remedy)
+            n += rows
 
     def read_tables(start: int, names: list[str], size: int) -> Iterator[Any]:
         fields = [schema.get_field_index(name) for name in names]
-        with pyarrow.OSFile(title) as opened:
+        with _named(path), pyarrow.OSFile(title) as opened:
             file = pyarrow.ipc.open_file(opened, options=pyarrow.ipc.IpcReadOptions(included_fields=fields))
             for i in range(file.num_record_batches):
                 batch = file.get_batch(i)
@@ -165,14 +181,16 @@ def _open_tables(
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, len(names), size):
-            parts, n_read = [], 0
-            for part in read(0, names[i : i + size], COLUMN_READ_ROWS):
-                parts.append(part)
+            some = names[i : i + size]
+            batch = np.empty((len(some), n_rows), dtype)
+            n_read = 0
+            for part in read(0, some, COLUMN_READ_ROWS):
+                if n_read + len(part) <= n_rows:
+                    batch[:, n_read : n_read + len(part)] = part.T
                 n_read += len(part)
-                require_row_fits(n_read, title)
             if n_read != n_rows:
                 raise StreamError(f"{title}: has {n_read} rows, but declares {n_rows}; the file is damaged")
-            yield np.ascontiguousarray(selection.take(np.concatenate(parts).T))
+            yield selection.take(batch)
 
     return Stream(source, title, n_samples=len(names), n_features=selection.n_features, remarks=remarks)
 

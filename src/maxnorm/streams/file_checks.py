@@ -15,16 +15,16 @@ import numpy as np
 from maxnorm.streams.memory import dates_message, require_two_dimensions
 from maxnorm.streams.stream import NUMERIC_KINDS, StreamError
 
-LARGEST_ROW_ENTRIES = 2**25
-"""Largest number of features of a file: 256 MB of float64 in a single sample."""
+LARGEST_ROW_ENTRIES = 2**24
+"""Largest number of features of a file: 128 MB of float64 in a single sample."""
 
 LARGEST_CHUNK_BYTES = 2**28
 """Largest chunk of an HDF5 or Zarr array. A chunk is decompressed as a whole, even for a single sample;
 chunks of 1 to 10 MB are usual."""
 
-MOST_CHUNKS_PER_READ = 2**16
-"""Largest number of chunks that one batch may touch. The libraries keep a record of every chunk of a read,
-of about a kilobyte."""
+MOST_CHUNKS_PER_READ = 2**14
+"""Largest number of chunks that are read at a time. The libraries take about a kilobyte and up to 0.1
+milliseconds for each."""
 
 LARGEST_UNPROPORTIONAL_BYTES = 2**28
 LARGEST_EXPANSION = 20
@@ -73,42 +73,53 @@ def require_proportional(n_bytes: int, stored_bytes: int, title: str, remedy: st
         )
 
 
-def require_readable_chunks(
-    chunks: Sequence[int], n_features: int, rows_per_read: int, itemsize: int, sample_axis: int, title: str
-) -> None:
-    """Raise a StreamError if the chunks of an array are too large, or too many per batch.
+def samples_per_chunked_read(
+    n_samples: int, n_features: int, chunks: Sequence[int], itemsize: int, size: int, title: str
+) -> int:
+    """Return the number of samples of a chunked array to read at a time, which touch a bounded number of
+    chunks.
 
     Parameters
     ----------
-    chunks : sequence of two int
-        Shape of a chunk.
+    n_samples : int
+        Number of samples.
     n_features : int
         Number of features of a sample.
-    rows_per_read : int
-        Number of samples that are read at a time.
+    chunks : sequence of two int
+        Numbers of samples and of features in a chunk.
     itemsize : int
         Bytes of an entry.
-    sample_axis : int
-        0 if the samples are the rows of the array, 1 if they are its columns.
+    size : int
+        Number of samples to read if the number of chunks does not matter.
     title : str
         Name of the file in error messages.
+
+    Returns
+    -------
+    int
+        At least one.
+
+    Raises
+    ------
+    StreamError
+        If a chunk is too large, or if a single sample touches too many chunks.
     """
     chunk_bytes = math.prod(chunks) * itemsize
-    shown = "x".join(map(str, chunks))
+    shown = f"{chunks[0]} samples x {chunks[1]} features"
     if chunk_bytes > LARGEST_CHUNK_BYTES:
         raise StreamError(
-            f"{title}: its chunks of shape {shown} take {chunk_bytes} bytes each, more than the "
+            f"{title}: its chunks of {shown} take {chunk_bytes} bytes each, more than the "
             f"{LARGEST_CHUNK_BYTES} that are decompressed at once; write the array with smaller chunks, for "
             "example of 1000 samples"
         )
-    n_chunks = math.ceil(n_features / chunks[1 - sample_axis]) * math.ceil(
-        rows_per_read / chunks[sample_axis]
-    )
-    if n_chunks > MOST_CHUNKS_PER_READ:
+    chunks_per_sample = math.ceil(n_features / chunks[1])
+    if chunks_per_sample > MOST_CHUNKS_PER_READ:
         raise StreamError(
-            f"{title}: a batch of {rows_per_read} samples touches {n_chunks} chunks of shape {shown}; write "
-            "the array with chunks that hold more features of a sample, or set batch_size to a smaller number"
+            f"{title}: its chunks of {shown} are too small, because every sample touches {chunks_per_sample} "
+            "of them; write the array with chunks that hold more features"
         )
+    bound = MOST_CHUNKS_PER_READ // chunks_per_sample * chunks[0]
+    return max(1, min(size, bound, n_samples))
 
 
 def require_numeric_type(dtype: np.dtype[Any], title: str) -> None:

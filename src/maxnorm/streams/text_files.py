@@ -182,6 +182,7 @@ def _open_transposed(
             if not batches:
                 raise StreamError(f"{layout.title}: has no samples")
             batch = np.concatenate(batches).T
+            del batches  # which take as much memory again
             selection = select_columns(columns, None, batch.shape[1], layout.title)
             yield np.ascontiguousarray(selection.take(batch))
 
