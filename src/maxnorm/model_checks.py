@@ -15,8 +15,10 @@ import scipy.sparse as sp
 
 from maxnorm.core.batch import Batch, check_range
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.linalg import row_norms
+from maxnorm.core.precision import range_of
 from maxnorm.core.scales import Scales
-from maxnorm.core.state import Selection, State
+from maxnorm.core.state import Selection, State, surrogate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.learner import Progress
 
@@ -51,10 +53,20 @@ def check_model(estimator: Any) -> None:
             _check_progress(learnt["_progress"], n_features)
         else:
             _check_pursuit(learnt, n_features)
+    else:
+        _require("n_features_in_" not in learnt, "features are known, but nothing was learnt")
     if _is_online(estimator):
-        estimator.make_learner()
+        _check_objective(estimator.make_learner(), learnt.get("_progress"))
     else:
         estimator._check_parameters()
+
+
+def _check_objective(learner: Any, progress: Progress | None) -> None:
+    """Check that the numbers of a state, each of which is finite, are so together."""
+    if progress is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            objective = surrogate(progress.state, learner.norm_at(progress.state))
+        _require(math.isfinite(objective), f"the objective is {objective}")
 
 
 def check_random_state(state: tuple[Any, ...]) -> None:
@@ -104,6 +116,8 @@ def _check_state(state: Any, n_features: int) -> None:
     p, d = L.shape
     _require(p == n_features and d > 0, f"the basis has shape {L.shape}, but there are {n_features} features")
     _check_array(L, "the basis", p, d, dtype=L.dtype)
+    largest = range_of(L.dtype).largest
+    _require(bool((row_norms(L) <= largest).all()), f"the basis has a row of a norm above {largest:.0e}")
     _check_statistics(state.statistics, p, d)
     _check_scales(state.scales, p)
     for name in ("n_samples", "n_steps", "time"):
@@ -175,6 +189,8 @@ def _check_pursuit(learnt: dict[str, Any], p: int) -> None:
         _require(isinstance(value, np.ndarray) and value.ndim == n_dimensions, f"{name} is not valid")
     d, n = len(learnt["components_"]), len(learnt["low_rank_"])
     _check_array(learnt["components_"], "components_", d, p)
+    gram = learnt["components_"] @ learnt["components_"].T
+    _require(np.allclose(gram, np.eye(d), atol=1e-6), "the components are not orthonormal")
     _check_array(learnt["singular_values_"], "singular_values_", d, least=0.0)
     _check_array(learnt["low_rank_"], "low_rank_", n, p)
     _check_array(learnt["noise_"], "noise_", n, p)

@@ -181,9 +181,11 @@ def _contents(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, Arr
     with _open_archive(file) as archive:
         # Models are stored without compression, so that no file can be larger in memory than on disk.
         members = archive.infolist()
-        n_bytes = sum(member.file_size for member in members)
-        if n_bytes > path.stat().st_size or any(m.compress_type != zipfile.ZIP_STORED for m in members):
-            raise ValueError("its members are compressed or overlap")
+        for member in members:
+            if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+                raise ValueError(f"its member {member.filename} is compressed")
+        if sum(member.file_size for member in members) > path.stat().st_size:
+            raise ValueError("its members overlap")
         header = json.loads(archive.read(HEADER))
         for key, kind in HEADER_TYPES.items():
             if not isinstance(header[key], kind) or isinstance(header[key], bool):
