@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxnorm.core.linalg import row_norms, soft_threshold, thin_svd
-from maxnorm.core.noise import UNBOUNDED, AdaptiveNoise, Noise, RowNoise, within_precision
+from maxnorm.core.noise import AdaptiveNoise, Noise, RowNoise, within_precision
 from maxnorm.core.norms import FactorNorm
+from maxnorm.core.precision import UNBOUNDED
 from maxnorm.core.types import Array, Mask
 
 # The thresholds of an adaptive noise follow the residual for some sweeps, then may only grow for some more,

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from maxnorm.core.linalg import row_norms, row_scales, soft_threshold
+from maxnorm.core.precision import UNBOUNDED
 from maxnorm.core.scales import Scales
 from maxnorm.core.state import State
 from maxnorm.core.types import Array
@@ -299,9 +300,6 @@ class NoNoise(RowNoise):
 
     def value(self, E: Array) -> Array:
         return np.zeros(len(E), dtype=E.dtype)
-
-
-UNBOUNDED = 1e30  # no residual in single precision is above such a threshold, and it can be represented
 
 
 def within_precision(noise: Noise, dtype: np.dtype[Any]) -> Noise:

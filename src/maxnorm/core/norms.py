@@ -17,7 +17,7 @@ import numpy as np
 
 from maxnorm.core.basis import fit_ball, restore_rank
 from maxnorm.core.linalg import RANK_TOLERANCE, ball_multipliers, row_norms, symmetric
-from maxnorm.core.precision import DOUBLE
+from maxnorm.core.precision import DOUBLE, UNBOUNDED
 from maxnorm.core.state import Contribution, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -233,7 +233,11 @@ class NuclearNorm(FactorNorm):
             return np.where(weight * top > 0, self.lambda1 / top / top / weight, np.inf)
 
     def coefficient_value(self, R: Array) -> Array:
-        return 0.5 * self.lambda1 * np.einsum("ij,ij->i", R, R)
+        if not self.lambda1:  # the squares may overflow
+            return np.zeros(len(R), R.dtype)
+        # A weight that cannot be represented in single precision leaves no coefficients.
+        weight = min(0.5 * self.lambda1, UNBOUNDED) if R.dtype == np.float32 else 0.5 * self.lambda1
+        return weight * np.einsum("ij,ij->i", R, R)
 
     def basis_value(self, L: Array) -> float:
         return 0.5 * self.lambda1 * float(np.vdot(L, L))

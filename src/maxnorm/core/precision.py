@@ -19,6 +19,10 @@ class Range(NamedTuple):
 SINGLE = Range(1e-18, 1e-12, 0.1 * float(np.finfo(np.float32).max) ** 0.5)
 DOUBLE = Range(1e-153, 1e-120, 1e120)
 
+# A threshold that can be represented in single precision and that no residual reaches: larger ones have the
+# same effect.
+UNBOUNDED = 1e30
+
 
 def range_of(dtype: np.dtype[Any]) -> Range:
     """Return the range of a precision."""
