@@ -254,7 +254,7 @@ class _TextLayout:
             if not filled:
                 raise StreamError(f"{title}: has no samples after its first line, which names the delimiter")
         delimiter = declared[1] if declared else _detect_delimiter([line for _, line in filled[:2]])
-        cells = []
+        cells: list[list[str]] = []
         for i, line in filled:
             if line.count(delimiter or " ") >= MOST_COLUMNS:
                 raise StreamError(
