@@ -5,8 +5,8 @@
 Small valid files of all formats are written, changed at random, and read to the end in a child process with
 limits on memory and time. A file may be read, or refused with an error that names it. Everything else is a
 finding: a crash, another exception, an error that does not name the file, more than 500 MB of memory, or
-more than 10 seconds. A finding is repeated with ``--case``, which prints the error and keeps the file. The
-exit code is 1 if there are findings.
+more than 10 seconds of processor time. A finding is repeated with ``--case``, which prints the error and
+keeps the file. The exit code is 1 if there are findings.
 """
 
 import os
@@ -21,6 +21,7 @@ import json
 import multiprocessing
 import resource
 import shutil
+import signal
 import struct
 import tempfile
 import time
@@ -47,7 +48,8 @@ from maxnorm import open_stream
 from maxnorm.streams import StreamError
 
 MEMORY_BYTES = 500 * 2**20  # that reading a file may add to the process
-SECONDS = 10.0  # that a file may take
+SECONDS = 10  # of processor time that a file may take
+SILENT_SECONDS = 60.0  # after which a child process that takes no processor time is ended
 MOST_SECONDS = 3.0  # after which a file that still yields batches is not read to the end
 CASES_PER_CHILD = 400
 N_VARIANTS = 3  # valid files of each format
@@ -547,6 +549,13 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
+def limit_time() -> None:
+    """Let this process be ended by a signal after ``SECONDS`` more of processor time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime) + SECONDS + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+
+
 def run_cases(seed: int, numbers: range, results: Any) -> None:
     """Read the files of some cases, and send the number and the outcome of each."""
     warnings.simplefilter("ignore")
@@ -565,6 +574,7 @@ def run_cases(seed: int, numbers: range, results: Any) -> None:
         for number in numbers:
             path, options = write_unlimited(cases, number)
             results.send((number, None))
+            limit_time()
             results.send((number, read(path, options)))
 
 
@@ -591,9 +601,9 @@ def run(seed: int, count: int) -> Iterator[tuple[int, str]]:
         is_reading = False
         try:
             while number < numbers.stop:
-                if is_reading and not receiver.poll(SECONDS):
+                if is_reading and not receiver.poll(SILENT_SECONDS):
                     child.kill()
-                    yield number, f"time: more than {SECONDS:.0f} seconds"
+                    yield number, f"time: no progress in {SILENT_SECONDS:.0f} seconds"
                     number += 1
                     break
                 _, outcome = receiver.recv()
@@ -605,7 +615,8 @@ def run(seed: int, count: int) -> Iterator[tuple[int, str]]:
             child.join()
             if not is_reading:
                 raise click.ClickException("a child process ended before it could read a file") from None
-            yield number, f"crash: exit code {child.exitcode}"
+            is_slow = child.exitcode == -signal.SIGXCPU
+            yield number, f"time: more than {SECONDS} s" if is_slow else f"crash: exit code {child.exitcode}"
             number += 1
         child.join()
 

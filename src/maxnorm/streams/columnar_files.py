@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from maxnorm.core.types import Array
+from maxnorm.streams import file_checks
 from maxnorm.streams.columns import select_columns
-from maxnorm.streams.file_checks import LARGEST_UNPROPORTIONAL_BYTES, require_proportional, require_row_fits
+from maxnorm.streams.file_checks import require_proportional, require_row_fits
 from maxnorm.streams.memory import dates_message, to_numeric
 from maxnorm.streams.stream import (
     Columns,
@@ -97,7 +98,7 @@ def _require_plausible_row_groups(metadata: Any, title: str) -> None:
             raise StreamError(
                 f"{title}: declares {group.num_rows} rows in row group {i}; the file is damaged"
             )
-        if group.total_byte_size > LARGEST_UNPROPORTIONAL_BYTES:
+        if group.total_byte_size > file_checks.LARGEST_UNPROPORTIONAL_BYTES:
             stored = sum(group.column(j).total_compressed_size for j in range(group.num_columns))
             require_proportional(
                 group.total_byte_size, stored, f"{title}, row group {i}", "write it with smaller row groups"

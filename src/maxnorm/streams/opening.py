@@ -104,7 +104,8 @@ def open_stream(
         Whether the first line of a text file holds the names of the columns. None detects it: the first line
         is a header if it has a word where the second line has a number, or if it counts 0, 1, 2 and so on.
         A second line of units, with words where the third line has numbers, is left out. Other formats
-        ignore ``header``. external : bool, default=False
+        ignore ``header``.
+    external : bool, default=False
         Whether an HDF5 or MATLAB v7.3 file may refer to other files, by external links, external storage or
         virtual datasets. By default such a dataset is refused, because a file from an untrusted source could
         name any file that you can read. Other formats ignore ``external``.

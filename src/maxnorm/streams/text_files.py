@@ -91,7 +91,7 @@ class FileLines:
             for line in iter(readline, ""):
                 block.append(line)
                 n_characters += len(line)
-                if len(block) >= limits.lines or n_characters > BLOCK_CHARACTERS:
+                if len(block) >= limits.lines or n_characters > BLOCK_CHARACTERS or len(line) > LONGEST_LINE:
                     break
         except (OSError, EOFError, ValueError, zlib.error) as error:
             return block, error
@@ -254,14 +254,14 @@ class _TextLayout:
             if not filled:
                 raise StreamError(f"{title}: has no samples after its first line, which names the delimiter")
         delimiter = declared[1] if declared else _detect_delimiter([line for _, line in filled[:2]])
-        cells = []
+        cells: list[list[str]] = []
         for i, line in filled:
             if line.count(delimiter or " ") >= MOST_COLUMNS:
                 raise StreamError(
                     f"{title}, line {i + 1}: has more than the {MOST_COLUMNS} columns that can be read from "
                     "text; use a binary format such as .npy"
                 )
-            if _is_quote_open(line, delimiter):
+            if len(cells) < 3 and _is_quote_open(line, delimiter):
                 raise StreamError(f"{title}, line {i + 1}: {OPEN_QUOTE}")
             cells.append(_split_cells(line, delimiter))
         n_columns = len(cells[0])
@@ -400,9 +400,9 @@ class _TextLayout:
                 cells = _split_cells(line, self.delimiter)
             except csv.Error as error:
                 raise invalid(number, f": {error}") from error
+            if _is_quote_open(line, self.delimiter):
+                raise invalid(number, f": {OPEN_QUOTE}")
             if len(cells) != self.n_columns:
-                if _is_quote_open(line, self.delimiter):
-                    raise invalid(number, f": {OPEN_QUOTE}")
                 raise invalid(number, f": {len(cells)} columns where {self.n_columns} are expected")
             row = []
             for j in positions:
@@ -571,10 +571,9 @@ def _split_cells(line: str, delimiter: str | None) -> list[str]:
 
 def _is_quote_open(line: str, delimiter: str | None) -> bool:
     """Return whether a line ends within a quoted cell."""
-    if delimiter is None or line.count('"') % 2 == 0:
+    if line.count('"') % 2 == 0:
         return False
-    last = line.rstrip("\r\n").rpartition(delimiter + '"')
-    return bool(last[1]) or line.startswith('"')
+    return line.startswith('"') or (delimiter is not None and delimiter + '"' in line)
 
 
 def _looks_numeric(cell: str) -> bool:
