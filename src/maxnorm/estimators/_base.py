@@ -141,11 +141,13 @@ class SavedMixin:
 
 
 class Cache:
-    """What an estimator has computed from its parameters and its progress, and can compute again."""
+    """What an estimator has computed from its parameters and its progress, and can compute again.
+
+    Values that belong together are set together, because several threads may ask one estimator.
+    """
 
     def __init__(self) -> None:
-        self.parameters: list[Any] = []  #: of the learner
-        self.learner: Learner | None = None
+        self.learner: tuple[list[Any], Learner] | None = None  #: with the parameters that it follows from
         self.ahead: tuple[Progress, Learner, State] | None = None  #: the state with the waiting rows learnt
 
 
@@ -274,9 +276,10 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             return self.make_learner()
         parameters = [value for name, value in vars(self).items() if name[0] != "_"]
         parameters.append(self._has_data)
-        if len(parameters) != len(cache.parameters) or not all(map(is_, parameters, cache.parameters)):
-            cache.learner, cache.parameters = self.make_learner(), parameters
-        return cache.learner
+        known = cache.learner
+        if known is None or len(parameters) != len(known[0]) or not all(map(is_, parameters, known[0])):
+            cache.learner = known = (parameters, self.make_learner())
+        return known[1]
 
     def _dense_learner(self, **changes: Any) -> DenseLearner:
         parameters: dict[str, Any] = {

@@ -39,10 +39,12 @@ def all_or_nothing(estimator: BaseEstimator, *, keep_fitted: bool = False) -> It
 
 
 def restore(estimator: BaseEstimator, before: dict[str, Any]) -> None:
-    """Restore the attributes of an estimator, except those that scikit-learn's callbacks need to end."""
-    for name in [name for name in vars(estimator) if not name.startswith(CALLBACK_PREFIXES)]:
-        delattr(estimator, name)
-    estimator.__dict__.update(before)
+    """Restore the attributes of an estimator, except those that scikit-learn's callbacks need to end.
+
+    All attributes are restored at once, so that other threads never see an estimator without them.
+    """
+    kept = {name: value for name, value in vars(estimator).items() if name.startswith(CALLBACK_PREFIXES)}
+    estimator.__dict__ = {**kept, **before}
 
 
 # -- data ---------------------------------------------------------------------------------------------
