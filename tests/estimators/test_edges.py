@@ -297,3 +297,21 @@ def test_dates_in_a_data_frame_are_refused_with_a_remedy():
     with pytest.raises(ValueError, match="but the columns 'time' hold dates or times; drop them"):
         MaxNormDecomposition(1).fit(frame)
     assert MaxNormDecomposition(1, random_state=0).fit(frame.set_index("time")).n_features_in_ == 2
+
+
+def test_dates_are_refused_with_a_remedy():
+    pandas = pytest.importorskip("pandas")
+    days = pandas.date_range("2020-01-01", periods=5)
+    model = MaxNormDecomposition(1, random_state=0)
+    for times in (days, days.tz_localize("UTC"), days - days[0]):
+        for frame in (
+            pandas.DataFrame({"when": times}),
+            pandas.DataFrame({"when": times, "size": range(5)}),
+        ):
+            with pytest.raises(ValueError, match="the columns 'when' hold dates or times; drop them or make"):
+                model.fit(frame)
+    for array in (days.to_numpy()[:, None], (days - days[0]).to_numpy()[:, None]):
+        with pytest.raises(ValueError, match=r"X must be numeric, not .*; drop the dates or convert them"):
+            model.fit(array)
+    with pytest.raises(TypeError, match=r"X must be numeric: float.*; encode or drop such columns"):
+        model.fit([[day] for day in days])

@@ -109,19 +109,34 @@ def check_features(
 
 @contextmanager
 def _advice_on_text(X: Any) -> Iterator[None]:
-    """Add a remedy to the errors about text and dates in the data."""
+    """Add a remedy to the errors about text in the data, and refuse dates, which NumPy takes for integers."""
+    _refuse_dates(X)
     try:
         yield
     except ValueError as error:
         if "could not convert" in str(error):
             raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
         raise
-    except np.exceptions.DTypePromotionError as error:  # a data frame with dates beside numbers
-        dates = ", ".join(repr(name) for name, dtype in X.dtypes.items() if dtype.kind in "mM")
-        raise ValueError(
-            f"X must be numeric, but the columns {dates} hold dates or times; drop them or make them the "
-            "index"
-        ) from error
+    except TypeError as error:
+        if "float() argument" in str(error):
+            raise TypeError(f"X must be numeric: {error}; encode or drop such columns") from error
+        raise
+
+
+def _refuse_dates(X: Any) -> None:
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):  # a data frame
+        dates = [name for name, dtype in zip(X.columns, X.dtypes, strict=True) if _is_date(dtype)]
+        if dates:
+            raise ValueError(
+                f"X must be numeric, but the columns {', '.join(map(repr, dates))} hold dates or times; drop "
+                "them or make them the index"
+            )
+    elif _is_date(getattr(X, "dtype", None)):
+        raise ValueError(f"X must be numeric, not {X.dtype}; drop the dates or convert them to seconds")
+
+
+def _is_date(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in ("m", "M")
 
 
 def _observed_entries(raw: Any) -> sp.csr_array:
