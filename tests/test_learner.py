@@ -11,7 +11,7 @@ from maxnorm.core.encoding import encode
 from maxnorm.core.noise import L1
 from maxnorm.core.state import State, remaining_weight, surrogate
 from maxnorm.dense import DenseLearner, DenseSettings, measure
-from maxnorm.learner import Progress, WrappedLearner, apply, flush, learn, step, take
+from maxnorm.learner import OVERFLOW, Progress, WrappedLearner, apply, flush, learn, step, take
 from maxnorm.paper.exact import PlainMaxNorm, exact_learner
 from maxnorm.sparse import CompletionLearner, SparseLearner
 
@@ -319,3 +319,24 @@ def test_the_choice_of_the_rank_does_not_depend_on_how_rows_are_cut():
         progress = take(learner, progress, Batch(Z[i : i + 40]))
     same_state(flush(learner, progress).state, whole)
     assert whole.selection.n_components == whole.L.shape[1]
+
+
+def test_a_step_that_overflows_is_refused():
+    class Overflowing(WrappedLearner):
+        def update(self, state, added, settings):
+            return replace(self.learner.update(state, added, settings), L=state.L * np.inf)
+
+    class Failing(WrappedLearner):
+        def update(self, state, added, settings):
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    X = np.random.default_rng(0).standard_normal((20, 5))
+    dense = DenseLearner(n_components=2)
+    first = dense.start(5, X.dtype, seed=0)
+    for learner in (Overflowing(dense), Failing(dense)):
+        with pytest.raises(ValueError, match=OVERFLOW[:30]):
+            step(learner, first, Batch(X))
+
+
+def test_the_shortest_half_life_leaves_nothing_of_earlier_samples():
+    assert remaining_weight(np.array([1, 10**9]), 10**9, 0.0, 1e-320).tolist() == [0.0, 1.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from maxnorm.core.batch import Batch
+from maxnorm.core.batch import Batch, check_range, complaint_about_tiny
 
 NAN = np.nan
 # Zeros that are observed, missing entries, and a sample without observed entries.
@@ -137,3 +137,28 @@ def test_samples_without_observed_entries_are_kept(kind):
     assert batch.entries().nnz == 0
     assert not Z.any()
     assert not observed.any()
+
+
+@pytest.mark.parametrize(("dtype", "smallest", "largest"), [("f4", 1e-12, 1e18), ("f8", 1e-120, 1e120)])
+def test_data_outside_of_the_range_of_their_precision_are_reported(dtype, smallest, largest):
+    X = np.array([[0.0, np.nan], [-1.0, 0.5]])
+    for scale in (10.0 * smallest, 1.0, 0.1 * largest):
+        batch = Batch((scale * X).astype(dtype))
+        assert check_range(batch) is batch
+        assert complaint_about_tiny(batch) is None
+    tiny = Batch((0.1 * smallest * X).astype(dtype))
+    assert check_range(tiny) is tiny
+    assert "too small for float" in complaint_about_tiny(tiny)
+    with pytest.raises(ValueError, match=r"too large for float.*, first in row 1, column 0"):
+        check_range(Batch((10.0 * largest * X).astype(dtype)))
+
+
+def test_zeros_and_missing_entries_are_not_too_small():
+    for values in (np.zeros((2, 3)), np.full((2, 3), NAN), np.zeros((0, 3))):
+        assert complaint_about_tiny(Batch(values)) is None
+        assert complaint_about_tiny(Batch(Batch(values).entries())) is None
+
+
+def test_entries_whose_squares_underflow_are_zero_in_the_sparse_form():
+    entries = Batch(np.array([[1e-200, 1.0, NAN, 1e-100]])).entries()
+    assert entries.data.tolist() == [0.0, 1.0, 1e-100]

@@ -62,3 +62,29 @@ def test_completion_agrees_with_and_without_numba(monkeypatch):
     without_numba(monkeypatch)
     plain = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)
     np.testing.assert_allclose(compiled, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_thresholds_of_zero_reject_every_entry(monkeypatch, dtype, is_compiled):
+    """These are the thresholds after a fit to zeros; the quotient of an entry and a threshold is infinite."""
+    if not is_compiled:
+        without_numba(monkeypatch)
+    V = (1e6 * np.random.default_rng(0).standard_normal((5, 40))).astype(dtype)
+    V[1] = 0.0
+    capped = CappedL1(0.0, 0.0, largest=0.0)
+    thresholds = capped.thresholds(V)
+    assert not capped.influence(V, thresholds).any()
+    np.testing.assert_allclose(capped.loss(V, thresholds), 0.0, atol=1e-20)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
+def test_a_model_that_was_fitted_to_zeros_finds_no_low_rank_part(monkeypatch, Estimator, dtype, is_compiled):
+    if not is_compiled:
+        without_numba(monkeypatch)
+    X = np.random.default_rng(0).standard_normal((10, 11)).astype(dtype)
+    parts = Estimator(n_components=1, random_state=0).fit(np.zeros((10, 11))).decompose(X)
+    assert not parts.low_rank.any()
+    np.testing.assert_array_equal(parts.noise, X)

@@ -107,3 +107,17 @@ def test_row_scales_ignore_zeros():
     assert scales[0] > 1.0
     assert scales[1] == 0.0
     assert entries.tolist() == [8, 0]
+
+
+def test_the_robust_scale_ignores_subnormal_numbers():
+    V = np.random.default_rng(0).standard_normal((30, 10))
+    scale = robust_scale(V)
+    assert robust_scale(np.hstack([V, np.full((30, 20), 1e-310)])) == scale
+    assert robust_scale(np.full((3, 4), 5e-324)) == 0.0
+    np.testing.assert_array_equal(row_scales(np.hstack([V, np.full_like(V, 1e-310)]))[0], row_scales(V)[0])
+
+
+def test_a_basis_that_is_negligible_in_its_precision_has_no_rank():
+    L = np.random.default_rng(0).standard_normal((8, 3))
+    assert len(thin_svd(1e-30 * L)[1]) == 3
+    assert len(thin_svd((1e-30 * L).astype(np.float32))[1]) == 0

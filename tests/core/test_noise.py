@@ -3,7 +3,17 @@ import pytest
 
 from maxnorm import MaxNormDecomposition
 from maxnorm.core.encoding import encode
-from maxnorm.core.noise import L1, L21, AdaptiveNoise, CappedL1, Noise, NoNoise, RowNoise, Squared
+from maxnorm.core.noise import (
+    L1,
+    L21,
+    AdaptiveNoise,
+    CappedL1,
+    Noise,
+    NoNoise,
+    RowNoise,
+    Squared,
+    within_precision,
+)
 from maxnorm.core.norms import MaxNorm
 
 NOISES = [L1(0.7), L21(1.3), Squared(0.4), NoNoise()]
@@ -154,3 +164,25 @@ def test_a_noise_may_return_its_input_array():
     for noise in (IdentityNoise(), AdaptiveIdentityNoise()):
         code = encode(Z, L, norm=MaxNorm(0.1), noise=noise)
         np.testing.assert_allclose(code.R @ L.T + code.E + code.residual, Z, atol=1e-12)
+
+
+def test_a_weight_of_whole_samples_that_is_zero_in_single_precision_counts_as_zero():
+    V = np.array([[0.0, 0.0], [3.0, 4.0]], dtype=np.float32)
+    assert L21(1e-100).weight(V).tolist() == [0.0, 0.0]
+    np.testing.assert_array_equal(L21(1e-100).prox(V), V)
+
+
+def test_samples_of_tiny_residuals_have_full_weight():
+    V = np.array([[1e-310, 1e-310], [1.0, -1.0], [1e6, 1e6]])
+    weights = CappedL1(0.1, 3.0, largest=2.5e3).sample_weight(V)
+    assert weights[:2].tolist() == [1.0, 1.0]
+    assert weights[2] < 1e-4
+
+
+@pytest.mark.parametrize("noise", [L1(1e100), L21(1e100), Squared(1e100), CappedL1(1e100, 1e100)])
+def test_thresholds_beyond_single_precision_find_no_noise(noise):
+    V = (1e15 * np.random.default_rng(0).standard_normal((6, 9))).astype(np.float32)
+    single = within_precision(noise, V.dtype)
+    np.testing.assert_allclose(single.prox(V), 0.0, atol=1e-6)
+    assert np.isfinite(single.value(single.prox(V))).all()
+    assert within_precision(noise, np.dtype(np.float64)) is noise

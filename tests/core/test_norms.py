@@ -121,3 +121,28 @@ def test_algorithm_4_raises_an_error_when_it_diverges():
         MaxNorm(1.0, "bcd").update_basis(
             np.ones((4, 2)), SufficientStatistics(A, B, np.zeros(len(A)), 0.0, 1.0)
         )
+
+
+@pytest.mark.parametrize("factor", [2.0**-600, 2.0**-250, 2.0**250, 2.0**600])
+def test_the_exact_basis_does_not_depend_on_the_weight_of_the_samples(factor):
+    A, B, _ = problem(9, 3, 0)
+    expected = max_norm_basis(A, B, 0.1)
+    np.testing.assert_allclose(max_norm_basis(factor * A, factor * B, factor * 0.1), expected, rtol=1e-9)
+
+
+def test_the_exact_basis_of_tiny_sums_is_finite():
+    A, B, _ = problem(9, 3, 0)
+    for tiny in (1e-160, 1e-310, 5e-324):
+        assert np.isfinite(max_norm_basis(A, tiny * B, 0.1)).all()
+
+
+def test_a_basis_that_vanishes_gets_no_coefficients():
+    sigma = np.array([1e-200, 1e-180])
+    multipliers = NuclearNorm(30.0).multipliers(np.ones((2, 2)), sigma, np.ones(1), None)
+    assert np.isinf(multipliers).all()
+
+
+@pytest.mark.parametrize("lambda1", [0.0, 1e100])
+def test_the_cost_of_coefficients_is_finite_in_single_precision(lambda1):
+    R = np.full((2, 3), 1e25 if not lambda1 else 0.0, dtype=np.float32)
+    assert NuclearNorm(lambda1).coefficient_value(R).tolist() == [0.0, 0.0]

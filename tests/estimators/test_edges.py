@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
+from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, PrincipalComponentPursuit
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import expressed_variance, relative_error
 
@@ -125,7 +125,11 @@ def test_the_weights_in_use_are_reported_and_the_parameters_stay_as_given():
         ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
         ("noise", "l2", "noise of .* must be one of 'capped', 'l1', .*, got 'l2'"),
         ("noise", 3, "an object that implements maxnorm.core.noise.Noise"),
+        ("lambda1", 1e300, r"lambda1 of .* between 1e-120 and 1e\+120 if .*, got 1e\+300; rescale X"),
+        ("lambda2", 1e-300, "lambda2 of .* between 1e-120 and .* if .*, got 1e-300; rescale X"),
         ("init", "zeros", "init of .* must be 'random' or an array"),
+        ("init", np.full((3, 4), 1e300), r"init has a largest magnitude of 1e\+300.*; rescale init"),
+        ("init", np.full((3, 4), 1e-300), "init has a largest magnitude of 1e-300.*; rescale init"),
         (
             "init",
             np.ones((3, 7)),
@@ -315,3 +319,78 @@ def test_dates_are_refused_with_a_remedy():
             model.fit(array)
     with pytest.raises(TypeError, match=r"X must be numeric: float.*; encode or drop such columns"):
         model.fit([[day] for day in days])
+
+
+# -- extreme scales ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float64, 1e-200), (np.float64, 1e-310), (np.float32, 1e-20)]
+)
+@pytest.mark.parametrize("Estimator", [*ESTIMATORS, PrincipalComponentPursuit])
+def test_a_fit_to_tiny_data_is_refused_with_a_remedy(Estimator, dtype, scale):
+    X = (scale * make_corrupted_low_rank(40, 6, 2, random_state=0).X).astype(dtype)
+    with pytest.raises(ValueError, match=r"no magnitude above .* too small .* arithmetic; rescale X"):
+        Estimator().fit(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_tiny_samples_of_a_stream_count_as_zeros(Estimator, dtype):
+    X = make_corrupted_low_rank(60, 6, 2, random_state=0).X.astype(dtype)
+    tiny = X[:20] * dtype(1e-30 if dtype == np.float32 else 1e-200)
+    late = Estimator(n_components=2, random_state=0)
+    with pytest.warns(
+        UserWarning, match="too small .*rescale X, or ignore this if samples that follow are larger"
+    ):
+        late.partial_fit(tiny)
+    late.partial_fit(X).partial_fit(tiny)
+    zeros = Estimator(n_components=2, random_state=0).fit(np.vstack([0 * tiny, X, 0 * tiny]))
+    np.testing.assert_array_equal(late.components_, zeros.components_)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
+@pytest.mark.parametrize("lambda1", [1e6, 1e30, 1e100])
+def test_a_weight_far_above_the_data_leaves_no_low_rank_part(Estimator, lambda1, dtype):
+    X = np.random.default_rng(0).standard_normal((60, 6)).astype(dtype)
+    model = Estimator(n_components=2, lambda1=lambda1, noise="none", random_state=0).fit(X)
+    assert np.abs(model.decompose(X).low_rank).max() < 1e-4
+    assert np.isfinite(model.objective_)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("Estimator", [MaxNormDecomposition, OnlineRobustPCA])
+def test_a_weight_of_whole_samples_far_below_the_data_leaves_no_low_rank_part(Estimator, dtype):
+    X = (1e6 * make_corrupted_low_rank(200, 20, 3, random_state=0).X).astype(dtype)
+    model = Estimator(n_components=3, noise="l21", lambda2=1e-4, random_state=0).fit(X)
+    assert np.isfinite(model.components_).all()
+    assert np.abs(model.decompose(X).low_rank).max() < 1e-3 * np.abs(X).max()
+
+
+def test_a_model_that_is_too_large_for_the_precision_of_x_asks_for_another():
+    X = make_corrupted_low_rank(60, 6, 2, random_state=0).X
+    for model in (MaxNormDecomposition(2, random_state=0), MaxNormCompletion(2, biases=True, random_state=0)):
+        model.fit(1e80 * X)
+        with pytest.raises(ValueError, match=r"float32 numbers, but .*; pass X in double precision"):
+            model.transform(X.astype(np.float32))
+
+
+def test_samples_that_overflow_are_refused_and_leave_the_model_unchanged():
+    X = make_corrupted_low_rank(60, 6, 2, random_state=0).X
+    model = MaxNormDecomposition(2, noise="l21", batch_size=10, random_state=0).fit(1e-100 * X)
+    before = model.components_
+    with pytest.raises(ValueError, match=r"the arithmetic has overflowed: .* rescale X"):
+        model.partial_fit(1e100 * X)
+    np.testing.assert_array_equal(model.components_, before)
+
+
+@pytest.mark.parametrize("scale", [2.0**-380, 2.0**-60, 2.0**60, 2.0**380])
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("Estimator", ESTIMATORS)
+def test_the_unit_of_the_data_does_not_matter_near_the_limits(Estimator, noise, scale):
+    X = make_corrupted_low_rank(60, 6, 2, random_state=0).X
+    model = Estimator(n_components=2, noise=noise, random_state=0)
+    expected = model.fit(X).decompose(X).low_rank
+    found = model.fit(scale * X).decompose(scale * X).low_rank / scale
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())

@@ -189,7 +189,7 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     Parameters
     ----------
     V : ndarray
-        Entries. Zeros are ignored, since they stand for missing entries, and so are negligible entries.
+        Entries. Zeros are ignored, since they stand for missing entries, and so are subnormal numbers.
     limit : int, default=8_000
         Largest number of entries that are used, at regular intervals. All entries are used if these are
         zero.
@@ -203,12 +203,12 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
     stride = -(-flat.size // limit)
     while stride > 1 and math.gcd(stride, V.shape[-1]) > 1:  # so that no column is left out
         stride += 1
-    negligible = range_of(V.dtype).negligible
+    tiny = range_of(V.dtype).tiny
     magnitudes = np.abs(flat[::stride])
-    magnitudes = magnitudes[magnitudes > negligible]
+    magnitudes = magnitudes[magnitudes > tiny]
     if not magnitudes.size:  # the few non-zero entries, if there are any, lie between the sampled ones
         magnitudes = np.abs(flat)
-        magnitudes = magnitudes[magnitudes > negligible]
+        magnitudes = magnitudes[magnitudes > tiny]
     if not magnitudes.size:
         return 0.0
     low, middle = magnitudes.size // 4, magnitudes.size // 2
@@ -241,7 +241,7 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     ----------
     V : ndarray of shape (n, p)
         Rows, for example residuals. Zeros are ignored, since they stand for missing entries, and so are
-        negligible entries.
+        subnormal numbers.
     reach : float, default=8.0
         Multiple of the first estimate beyond which an entry does not belong to the same bulk.
     limit : int, default=128
@@ -259,9 +259,9 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     n_used = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
     zeros = np.zeros(len(V), dtype=np.intp)
-    negligible = range_of(V.dtype).negligible
-    if not (magnitudes[:, 0] > negligible).all():
-        zeros = np.count_nonzero(magnitudes <= negligible, axis=1)
+    tiny = range_of(V.dtype).tiny
+    if not (magnitudes[:, 0] > tiny).all():
+        zeros = np.count_nonzero(magnitudes <= tiny, axis=1)
     n_entries, rows = n_used - zeros, np.arange(len(V))
 
     def quantile(level: float) -> Array:

@@ -344,7 +344,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             if progress is None:
                 progress = Progress(learner.start(batch.shape[1], batch.dtype, self._draw_seed()))
             rows = in_precision(batch, progress.state.L.dtype, row)
-            if not progress.state.scales.weight:
+            if not progress.state.scales.weight and not progress.waiting:
                 warn_if_tiny(rows)
             self._progress = take(learner, progress, rows, watch)
 
