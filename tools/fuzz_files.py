@@ -546,7 +546,7 @@ def limit_memory() -> None:
     ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: threads share one arena
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 
 def limit_time() -> None:

@@ -305,7 +305,18 @@ def test_a_zarr_chunk_that_declares_far_too_many_bytes_is_refused(tmp_path):
     chunk = tmp_path / "x.zarr" / "c" / "2" / "0"
     content = chunk.read_bytes()
     chunk.write_bytes(content[:4] + struct.pack("<I", 2**31 - 1) + content[8:])
-    refused(tmp_path / "x.zarr", "chunk 'c/2/0' declares 2147483647 bytes")
+    refused(tmp_path / "x.zarr", "chunk 'c/2/0' has 2147483647 bytes where 400 are expected")
+    chunk.write_bytes(bytes(10_000))
+    refused(tmp_path / "x.zarr", "chunk 'c/2/0' has 10000 bytes where 400 are expected")
+
+
+def test_an_hdf5_chunk_with_far_too_many_bytes_is_refused(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        data = file.create_dataset("x", (10, 5), "f8", chunks=(10, 5), compression="gzip")
+        data.id.write_direct_chunk((0, 0), RNG.bytes(10_000))
+    refused(tmp_path / "x.h5", "its 1 chunks have 10000 bytes where 400 each are expected")
 
 
 # -- Parquet and Arrow --------------------------------------------------------------------------------

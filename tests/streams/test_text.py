@@ -119,6 +119,14 @@ def test_a_text_file_with_too_many_columns_is_refused(tmp_path, monkeypatch):
         open_stream(write(tmp_path / "x.csv", "1," * 200 + "1\n"))
 
 
+@pytest.mark.parametrize("begin", ["", "1,2\n3,4\n"])
+def test_very_many_empty_lines_are_refused(begin, tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "MOST_EMPTY_LINES", 1000)
+    path = write(tmp_path / "x.csv", begin + "\n" * 5000)
+    with pytest.raises(StreamError, match="more than 1000 empty lines"):
+        rows(open_stream(path, batch_size=100))
+
+
 # -- live input ---------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -49,6 +50,7 @@ def open_hdf5(
         if not external:
             _require_own_storage(data, f"{title}, dataset {name!r}")
         shape, chunks, dtype = data.shape, data.chunks, data.dtype
+        stored_bytes = data.id.get_storage_size()
     require_plausible_shape(shape, title)
     n, p = shape[::-1] if samples_in_columns else shape
     require_row_fits(p, title)
@@ -58,6 +60,13 @@ def open_hdf5(
     cache_bytes = SMALLEST_CACHE_BYTES
     if chunks is not None:
         chunks = chunks[::-1] if samples_in_columns else chunks
+        n_chunks = -(-n // chunks[0]) * -(-p // chunks[1])
+        chunk_bytes = math.prod(chunks) * dtype.itemsize
+        if stored_bytes > CHUNK_TOLERANCE * n_chunks * (chunk_bytes + CHUNK_OVERHEAD):
+            raise StreamError(
+                f"{title}: its {n_chunks} chunks have {stored_bytes} bytes where {chunk_bytes} each are "
+                "expected; the file is damaged"
+            )
         size = samples_per_chunked_read(n, p, chunks, dtype.itemsize, size, title)
         # The cache holds the chunks of a sample, so that they are not decompressed again for every batch.
         cache_bytes = max(cache_bytes, chunks[0] * -(-p // chunks[1]) * chunks[1] * dtype.itemsize)
@@ -200,17 +209,19 @@ def _list_arrays(group: Any, zarr: Any) -> Mapping[str, Any]:
 def _require_honest_chunks(
     path: Path, array: Any, start: int, stop: int, sample_axis: int, title: str
 ) -> None:
-    """Raise a StreamError if a chunk of some samples declares far more bytes than a chunk has.
+    """Raise a StreamError if a chunk of some samples has or declares far more bytes than a chunk can have.
 
-    The decompressors of Blosc, Zstandard and LZ4 allocate what the first bytes of a chunk declare.
+    The decompressors of Blosc, Zstandard and LZ4 allocate what the first bytes of a chunk declare. Those of
+    gzip and others are limited only by the compressed size.
     """
     metadata = array.metadata
     codecs = getattr(metadata, "codecs", None) or (metadata.compressor,)
     names = [getattr(codec, "codec_id", None) or type(codec).__name__.lower() for codec in codecs]
-    name = next((known for known in DECLARED_SIZES for name in names if name.startswith(known)), None)
-    if name is None or array.shards is not None:  # chunks within shards have no files of their own
+    codec = next((known for known in DECLARED_SIZES for name in names if name.startswith(known)), None)
+    if array.shards is not None:  # chunks within shards have no files of their own
         return
-    largest = CHUNK_TOLERANCE * (math.prod(array.chunks) * array.dtype.itemsize + 1024)
+    chunk_bytes = math.prod(array.chunks) * array.dtype.itemsize
+    largest = CHUNK_TOLERANCE * (chunk_bytes + CHUNK_OVERHEAD)
     ranges = [range(-(-length // chunk)) for length, chunk in zip(array.shape, array.chunks, strict=True)]
     length = array.chunks[sample_axis]
     ranges[sample_axis] = range(start // length, -(-stop // length))
@@ -218,13 +229,15 @@ def _require_honest_chunks(
         key = metadata.encode_chunk_key(place)
         try:
             with (path / array.path / key).open("rb") as file:
-                declared = DECLARED_SIZES[name](file.read(CHUNK_HEADER_BYTES))
+                declared = os.fstat(file.fileno()).st_size
+                if codec is not None and declared <= largest:
+                    declared = DECLARED_SIZES[codec](file.read(CHUNK_HEADER_BYTES))
         except (FileNotFoundError, NotADirectoryError):
             continue  # such a chunk holds the fill value
         if declared > largest:
             raise StreamError(
-                f"{title}: the chunk {key!r} declares {declared} bytes, but a chunk has "
-                f"{math.prod(array.chunks) * array.dtype.itemsize}; the file is damaged"
+                f"{title}: the chunk {key!r} has {declared} bytes where {chunk_bytes} are expected; the file "
+                "is damaged"
             )
 
 
@@ -240,7 +253,8 @@ def _zstd_size(header: bytes) -> int:
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 CHUNK_HEADER_BYTES = 18
-CHUNK_TOLERANCE = 8  # filters may store a chunk in a wider type
+CHUNK_TOLERANCE = 2  # filters may store a chunk in a wider type
+CHUNK_OVERHEAD = 1024  # bytes that a compressed chunk may have more than its entries
 DECLARED_SIZES: dict[str, Callable[[bytes], int]] = {  # decompressed size, from the first bytes of a chunk
     "blosc": lambda header: int.from_bytes(header[4:8], "little"),
     "zstd": _zstd_size,

@@ -64,7 +64,7 @@ def select_columns(
         If a column does not exist, if a mask has the wrong length, or if no column is selected.
     """
     if not n_columns:
-        raise StreamError(f"{title}: has no features; samples must have at least one")
+        raise StreamError(f"{title}: has 0 features, but samples must have at least one")
     if columns is None:
         return ColumnSelection(None, None if names is None else tuple(names), n_columns)
     if isinstance(columns, slice):

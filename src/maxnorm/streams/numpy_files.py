@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from maxnorm.streams.stream import Columns, Stream, StreamError, rows_per_read
 
 SKIPPED_BYTES = 2**22  # bytes of a compressed file that are decompressed at a time to skip them
 NPY_MAGIC = b"\x93NUMPY"
+SPARSE_COPIES = 5  # of a sparse matrix that are in memory while it is converted to rows
 SPARSE_MEMBERS = {"format", "data", "shape"}  # members of every file by scipy.sparse.save_npz
 
 
@@ -112,6 +113,7 @@ def open_npz(
                         file, f"{title}, member {member!r}"
                     )
         if set(headers) >= SPARSE_MEMBERS and key is None:
+            _require_proportional_parts(archive, headers, title)
             parts = {
                 name: _load_member(archive, name, headers[name], title)
                 for name in sorted(SPARSE_PARTS & set(headers))
@@ -145,6 +147,20 @@ def open_npz(
                 yield selection.take(np.frombuffer(content, header.dtype).reshape(rows, p))
 
     return Stream(source, title, n_samples=n, n_features=selection.n_features)
+
+
+def _require_proportional_parts(
+    archive: zipfile.ZipFile, headers: Mapping[str, _NpyHeader], title: str
+) -> None:
+    """Raise a StreamError if the parts of a sparse matrix together expand enormously."""
+    names = SPARSE_PARTS & set(headers)
+    require_proportional(
+        sum(max(0, headers[name].array_bytes) for name in names),
+        sum(archive.getinfo(_member_name(archive, name)).compress_size for name in names),
+        f"{title}, sparse matrix",
+        "save it without compression",
+        n_copies=SPARSE_COPIES,
+    )
 
 
 def _read_npy_header(file: Any, title: str) -> _NpyHeader:

@@ -35,6 +35,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 LONGEST_CELL_SHOWN = 80  # characters, in an error message
 LONGEST_LINE = 2**25  # characters; a compressed file of a few megabytes can hold a line of gigabytes
 MOST_COLUMNS = 2**21  # cells of a line, because a cell takes about sixty bytes while it is parsed
+MOST_EMPTY_LINES = 2**17  # in sequence; a compressed file of a few megabytes can hold billions
 BLOCK_CHARACTERS = 2**25  # characters that are parsed at a time
 
 
@@ -335,7 +336,7 @@ class _TextLayout:
         StreamError
             If a line cannot be parsed. The samples before it are yielded first.
         """
-        line_number = 1
+        line_number, n_empty = 1, 0
         failure: BaseException | None = None
         while failure is None:
             is_before = line_number <= self.n_skipped
@@ -352,6 +353,9 @@ class _TextLayout:
             except _InvalidLine as invalid:
                 samples, failure = invalid.samples_before, StreamError(str(invalid))
             line_number += len(block)
+            n_empty = 0 if len(samples) else n_empty + len(block)
+            if n_empty > MOST_EMPTY_LINES:
+                raise _too_many_empty_lines(self.title, line_number - 1)
             if start < len(samples):
                 yield samples[start:]
             start = max(0, start - len(samples))
@@ -485,8 +489,8 @@ def _read_first_lines(lines: FileLines, title: str) -> list[str]:
             raise _explained(failure, title)
         if failure is not None or not block:  # a failure is raised when the stream gets there
             break
-        if n_characters > LONGEST_LINE and not n_filled:
-            raise StreamError(f"{title}: begins with {len(first_lines)} empty lines; remove them")
+        if len(first_lines) > MOST_EMPTY_LINES and not n_filled:
+            raise _too_many_empty_lines(title, len(first_lines))
     return first_lines
 
 
@@ -523,6 +527,13 @@ def _is_layout_open(filled: Sequence[str], header: bool | None) -> bool:
     delimiter = _detect_delimiter(list(filled[:2]))
     return len(filled) == 2 and not any(
         cell.strip() and _looks_numeric(cell) for cell in _split_cells(filled[1], delimiter)
+    )
+
+
+def _too_many_empty_lines(title: str, line_number: int) -> StreamError:
+    return StreamError(
+        f"{title}, line {line_number}: more than {MOST_EMPTY_LINES} empty lines follow each other; remove "
+        "them"
     )
 
 
