@@ -163,10 +163,8 @@ def interrupt_run(folder, fit, model, kills, name, rng, counts):
     seen = 0
     for _ in range(kills):
         command = Command(folder, *resumed)
-        if not wait_for_moment(command, model, name, rng):
-            break
-        inside = command.send(name)
-        if command.code == 0:  # it finished just before
+        inside = wait_for_moment(command, model, name, rng) and command.send(name)
+        if command.code == 0:  # it has finished before the signal
             break
         if command.code != EXIT_CODES[name]:
             raise Failure(f"exit code {command.code} after SIG{name}: {command.messages()}")
@@ -286,9 +284,8 @@ def main(kills, inside_saves, decompose_kills, name, rows, seed):
         fits = interrupt_fits(folder, kills, name, rng)
         results = kill_decompose(folder, decompose_kills, rng)
     click.echo(f"fit: {fits['signals']} x SIG{name}, {fits['inside']} of them during a save")
-    click.echo(
-        f"  model files that loaded   {fits['loaded']} of {fits['signals']}; the others did not exist yet"
-    )
+    missing = fits["signals"] - fits["loaded"]
+    click.echo(f"  files that loaded         {fits['loaded']}, and {missing} did not exist yet")
     click.echo(
         f"  runs                      {fits['runs']}, {fits['identical']} of them identical bit by bit"
     )
