@@ -20,7 +20,7 @@ from maxnorm.core.precision import range_of
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Mask
 from maxnorm.learner import Learner
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
@@ -112,7 +112,10 @@ class DenseLearner(Learner):
 
     def first_size(self, state: State, rows: Batch, size: int) -> int:
         # The first batch is small, unless its median is part of the first basis.
-        if self.batch_size != "auto" or defaults.large_median(*rows.dense()) is not None:
+        if self.batch_size != "auto":
+            return size
+        Z, observed = rows.dense()
+        if defaults.large_median(without_negligible_rows(Z), observed) is not None:
             return size
         return defaults.least_batch(state.L.shape[1])
 
@@ -126,6 +129,7 @@ class DenseLearner(Learner):
         known = state
         if batch is not None and not state.scales.weight:  # all samples so far were zero
             Z, observed = batch.dense()
+            Z = without_negligible_rows(Z)
             median = defaults.large_median(Z, observed)
             known = replace(state, scales=defaults.first_scales(Z, observed, median))
             scale = self.norm_at(known).first_scale(known)
@@ -213,6 +217,17 @@ def forgetting_at(forgetting: float | Auto, state: State, noise: Noise) -> float
     return defaults.forgetting(state.scales, noise) if forgetting == "auto" else float(forgetting)
 
 
+def is_full(Z: Array) -> Mask:
+    """Return which samples are not negligible; those that are zero, or empty, are."""
+    return row_norms(Z) > range_of(Z.dtype).negligible
+
+
+def without_negligible_rows(Z: Array) -> Array:
+    """Return samples with zeros in place of those that are negligible."""
+    full = is_full(Z)
+    return Z if full.all() else Z * full[:, None]
+
+
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:
     """Encode a batch in the basis L; return its contribution and the encoding of its samples.
 
@@ -220,7 +235,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     left out of the encoding.
     """
     n_samples, (Z, observed) = len(batch), batch.dense()
-    full = row_norms(Z) > range_of(Z.dtype).negligible
+    full = is_full(Z)
     if not full.all():
         Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(

@@ -428,7 +428,8 @@ def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribut
         state, settings = learner.begin(state, batch)  # resolves "auto" from the state
         added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
         state = learner.update(state, added, settings)  # the basis
-        check_finite(state.L, state.statistics.A, state.statistics.loss)
+        squares = np.einsum("ij,ij->", state.L, state.L, dtype=np.float64)  # which the objective needs
+        check_finite(squares, state.statistics.A, state.statistics.loss)
     return state, added
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from maxnorm.core.precision import DOUBLE, range_of
+from maxnorm.core.precision import range_of
 from maxnorm.core.types import Array, Mask
 
 KINDS = (np.ndarray, csr_array)
@@ -79,7 +79,7 @@ class Batch:
             return self.values
         rows, columns = np.nonzero(~np.isnan(self.values))
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(self)))])
-        data = without_negligible(self.values[rows, columns].astype(np.float64))
+        data = without_negligible(self.values[rows, columns]).astype(np.float64)
         return csr_array((data, columns, indptr), shape=self.shape)
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> Batch:
@@ -105,8 +105,8 @@ class Batch:
 
 
 def without_negligible(data: Array) -> Array:
-    """Return numbers in double precision with zeros in place of those whose squares underflow."""
-    return np.where(np.abs(data) <= DOUBLE.negligible, 0.0, data)
+    """Return numbers with zeros in place of those whose squares underflow."""
+    return np.where(np.abs(data) <= range_of(data.dtype).negligible, data.dtype.type(0), data)
 
 
 def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:

@@ -100,7 +100,12 @@ class State:
 
 def _entry_scale(L: Array, C: Array) -> float:
     """Return the root mean square of the entries of samples L r, where C is the second moment of r."""
-    return math.sqrt(max(float(np.vdot(L.T @ L, C)), 0.0) / len(L))
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite squares are computed anew
+        gram = L.T @ L
+    if not np.isfinite(gram).all():
+        largest = float(np.max(np.abs(L)))
+        return largest * _entry_scale(L.astype(np.float64) / largest, C)
+    return math.sqrt(max(float(np.vdot(gram, C)), 0.0) / len(L))
 
 
 @dataclass(frozen=True)
