@@ -14,7 +14,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from maxnorm import open_stream
-from maxnorm.streams import StreamError, file_checks
+from maxnorm.streams import StreamError, columnar_files, file_checks
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((37, 5))
@@ -365,6 +365,16 @@ def test_an_arrow_file_whose_lengths_are_wrong_is_refused(tmp_path):
     content = path.read_bytes()
     path.write_bytes(content.replace(struct.pack("<q", 37), struct.pack("<q", 2**40)))
     refused(path)
+
+
+@pytest.mark.parametrize("message", ["malloc of size 8796093023360 failed", "capacity too large"])
+def test_an_absurd_allocation_of_pyarrow_is_reported_as_damage(message, tmp_path):
+    (tmp_path / "x.arrow").write_bytes(bytes(1000))
+    with (
+        pytest.raises(StreamError, match="is damaged: it declares a block that is far too large"),
+        columnar_files._named(tmp_path / "x.arrow"),
+    ):
+        raise MemoryError(message)
 
 
 def test_a_transposed_parquet_file_reports_its_row_labels(tmp_path):

@@ -79,9 +79,10 @@ def _named(path: Path) -> Iterator[None]:
         raise
     except MemoryError as error:
         wanted = re.search(r"of size (\d+) failed", str(error))
-        if wanted and int(wanted[1]) > LARGEST_ALLOCATION * path.stat().st_size:
+        is_absurd = wanted and int(wanted[1]) > LARGEST_ALLOCATION * path.stat().st_size
+        if is_absurd or "capacity too large" in str(error):
             raise StreamError(
-                f"{path}: is damaged: it declares a block of {wanted[1]} bytes; write it again"
+                f"{path}: is damaged: it declares a block that is far too large ({error}); write it again"
             ) from None
         raise
     except Exception as error:
