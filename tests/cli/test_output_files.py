@@ -101,3 +101,15 @@ def test_escape_sequences_in_files_are_not_printed(folder):
     for model in ("m.maxnorm", "n.maxnorm"):
         assert "\x1b" not in run_successfully("inspect", model, folder=folder).stdout
     assert "\x1b" not in run("decompose", "\x1b[2Jmissing.csv", "--low-rank", "a.npy", folder=folder).stderr
+
+
+def test_a_file_that_refers_to_another_is_read_only_if_asked_for(folder):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "other.h5", "w") as file:
+        file["data"] = X
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["data"] = h5py.ExternalLink("other.h5", "data")
+    command = ("fit", "x.h5", "--key", "data", "--rank", "2", "--model", "m.maxnorm")
+    assert_fails(run(*command, folder=folder), "x.h5", "external")
+    run_successfully(*command, "--external", folder=folder)
+    run_successfully(*command, "--external", "--resume", folder=folder)

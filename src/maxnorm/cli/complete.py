@@ -48,6 +48,7 @@ def complete(
     key: str | None,
     transpose: bool,
     header: bool | None,
+    external: bool,
     output: Path,
     model_path: Path | None,
     overwrite: bool,
@@ -67,7 +68,7 @@ def complete(
     check_outputs({"--output": output}, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats([output])
-        source = DataOptions(data, columns, key, transpose, header)
+        source = DataOptions(data, columns, key, transpose, header, external)
         model, stream = load_or_fit_model(model_path, ModelOptions("completion", **parameters), source)
         if type(model).__name__ != "MaxNormCompletion":
             raise click.ClickException(

@@ -59,6 +59,7 @@ def decompose(
     key: str | None,
     transpose: bool,
     header: bool | None,
+    external: bool,
     model_path: Path | None,
     low_rank: Path | None,
     noise_path: Path | None,
@@ -89,7 +90,7 @@ def decompose(
     check_outputs(outputs, inputs, overwrite=overwrite)
     with report_errors():
         check_result_formats(paths.values())
-        source = DataOptions(data, columns, key, transpose, header)
+        source = DataOptions(data, columns, key, transpose, header, external)
         model, stream = load_or_fit_model(model_path, ModelOptions(**parameters), source)
         if "scores" in paths and not hasattr(model, "score_samples"):
             raise click.ClickException(

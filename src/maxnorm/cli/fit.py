@@ -54,6 +54,7 @@ def fit(
     key: str | None,
     transpose: bool,
     header: bool | None,
+    external: bool,
     model_path: Path,
     checkpoint_every: int | None,
     resume: bool,
@@ -69,7 +70,7 @@ def fit(
     same model as an uninterrupted one. Rows on standard input are learnt from half a second after they
     arrive.
     """
-    options = DataOptions(data, columns, key, transpose, header)
+    options = DataOptions(data, columns, key, transpose, header, external)
     check_inputs({"DATA": data})
     check_outputs({"--model": model_path}, {"DATA": data}, overwrite=True)  # TrainingRun asks before it does
     with report_errors():

@@ -66,6 +66,12 @@ def data_options(command: Command) -> Command:
             "By default, this is detected from the first two lines.",
         ),
         click.option(
+            "--external",
+            is_flag=True,
+            help="Allow an HDF5 file to refer to other files (external links, external storage and virtual "
+            "datasets). By default, this is refused.",
+        ),
+        click.option(
             "--key",
             metavar="NAME",
             help="Name of the array to read, in a file that holds several (.npz, .h5, .zarr, .mat). "
@@ -215,6 +221,7 @@ class DataOptions(NamedTuple):
     key: str | None
     transpose: bool
     header: bool | None
+    external: bool = False
 
     def open_stream(self, model: Any = None) -> Stream:
         """Open the data, and print what was detected about them.
@@ -236,7 +243,12 @@ class DataOptions(NamedTuple):
         from maxnorm import open_stream
 
         stream = open_stream(
-            self.data, columns=columns, key=self.key, transpose=self.transpose, header=self.header
+            self.data,
+            columns=columns,
+            key=self.key,
+            transpose=self.transpose,
+            header=self.header,
+            external=self.external,
         )
         for remark in stream.remarks:
             print_message(remark)

@@ -131,7 +131,7 @@ class TrainingRun:
 
     def _check_same_run(self, saved_model: Any, saved_data: dict[str, Any]) -> None:
         """Raise an error if the saved run has another estimator, other parameters or other data."""
-        saved = {**saved_model.get_params(), **saved_data}
+        saved = {**DataOptions._field_defaults, **saved_model.get_params(), **saved_data}
         given = {**self.model.get_params(), **self.data._asdict()}
         differing = [name for name, value in given.items() if saved.get(name) != value]
         if type(saved_model) is not type(self.model):
