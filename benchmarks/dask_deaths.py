@@ -20,6 +20,7 @@ import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.core import Status
 from distributed.utils import get_mp_context
 
 from maxnorm import MaxNormDecomposition
@@ -31,16 +32,18 @@ HANG_SECONDS = 300  # a fit that takes so long has failed
 
 
 def worker_ids(cluster):
-    """Return the process ids of the workers that can be given work.
-
-    Others are just starting. Dask's nannies do not replace a worker that dies before it has started.
-    """
-    nannies = list(cluster.workers.values())
-    return [nanny.pid for nanny in nannies if nanny.worker_address in cluster.scheduler.workers and nanny.pid]
+    """Return the process ids of the workers that have started."""
+    processes = [nanny.process for nanny in list(cluster.workers.values())]
+    running = [process for process in processes if process is not None and process.status == Status.running]
+    return [process.pid for process in running if process.pid]
 
 
 class Killer:
-    """A thread that kills workers at random moments, until it is stopped or has killed often enough."""
+    """A thread that kills workers at random moments while a fit runs.
+
+    If a worker dies while it starts, its nanny gives up, and Dask waits until somebody starts new workers.
+    The thread does this too, like the manager of a real cluster.
+    """
 
     def __init__(self, cluster, kills, seconds, rng):
         self.cluster = cluster
@@ -51,7 +54,7 @@ class Killer:
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
-        """Kill one worker at each of the moments."""
+        """Kill one worker at each of the moments, then replace nannies that have given up."""
         begin = time.monotonic()
         for moment in self.moments:
             if self.stopped.wait(max(0.0, begin + moment - time.monotonic())):
@@ -63,6 +66,8 @@ class Killer:
                 except ProcessLookupError:  # it has just died
                     continue
                 self.killed += 1
+        while not self.stopped.wait(1.0):
+            self.cluster.scale(2)
 
     def __enter__(self):
         self.thread.start()
@@ -121,7 +126,7 @@ def main(fits, kills, seed):
             counts[outcome] += 1
             counts["kills"] += killed
             counts["disturbed"] += killed > 0
-            cluster.scale(2)  # starts a nanny again that has given up
+            cluster.scale(2)
             client.wait_for_workers(1)
     click.echo(f"{fits} fits of about {seconds:.1f} s, {counts['disturbed']} of them with kills")
     click.echo(f"  workers killed      {counts['kills']}")
