@@ -321,7 +321,7 @@ def test_the_choice_of_the_rank_does_not_depend_on_how_rows_are_cut():
     assert whole.selection.n_components == whole.L.shape[1]
 
 
-def test_a_step_that_overflows_is_refused():
+def test_arithmetic_that_overflows_is_refused():
     class Overflowing(WrappedLearner):
         def update(self, state, added, settings):
             return replace(self.learner.update(state, added, settings), L=state.L * np.inf)
@@ -335,7 +335,7 @@ def test_a_step_that_overflows_is_refused():
     first = dense.start(5, X.dtype, seed=0)
     for learner in (Overflowing(dense), Failing(dense)):
         with pytest.raises(ValueError, match=OVERFLOW[:30]):
-            step(learner, first, Batch(X))
+            learn(learner, first, Batch(X))
 
 
 def test_the_shortest_half_life_leaves_nothing_of_earlier_samples():

@@ -424,13 +424,9 @@ class Progress:
 
 def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribution]:
     """Learn from one batch, and return the new state and what the batch has added to it."""
-    with refusing_overflow():
-        state, settings = learner.begin(state, batch)  # resolves "auto" from the state
-        added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
-        state = learner.update(state, added, settings)  # the basis
-        squares = np.einsum("ij,ij->", state.L, state.L, dtype=np.float64)  # which the objective needs
-        check_finite(squares, state.statistics.A, state.statistics.loss)
-    return state, added
+    state, settings = learner.begin(state, batch)  # resolves "auto" from the state
+    added = learner.measure(batch, state.L, settings, state.time)  # coefficients and noise, then the sums
+    return learner.update(state, added, settings), added  # the basis
 
 
 @contextmanager
@@ -453,6 +449,12 @@ def check_finite(*results: Array | float) -> None:
         raise ValueError(OVERFLOW)
 
 
+def check_state(state: State) -> None:
+    """Raise an error if the basis, its squares, which the objective needs, or the sums are not finite."""
+    squares = np.einsum("ij,ij->", state.L, state.L, dtype=np.float64)
+    check_finite(squares, state.statistics.A, state.statistics.loss)
+
+
 def learn(
     learner: Learner, state: State, rows: Batch, *, last: bool = True, watch: Watcher | None = None
 ) -> tuple[State, Batch]:
@@ -467,7 +469,9 @@ def learn(
             if not size:
                 break
             batch, rows = rows[:size], rows[size:]
-            state, added = step(learner, state, batch)
+            with refusing_overflow():
+                state, added = step(learner, state, batch)
+                check_state(state)
             if watch is not None:
                 watch(StepResult(state, added, batch))
     return state, rows

@@ -25,7 +25,7 @@ from maxnorm.core.encoding import Encoding
 from maxnorm.core.state import Contribution, State
 from maxnorm.core.types import Array
 from maxnorm.dask.blocks import Blocks, Output, check_workers
-from maxnorm.learner import Learner, Progress, StepResult, apply, flush, take
+from maxnorm.learner import Learner, Progress, StepResult, apply, check_state, flush, refusing_overflow, take
 from maxnorm.streams.stream import Stream, StreamError
 
 BLOCKS_PER_ROUND = 10_000  # at most, which makes a graph that a scheduler accepts within seconds
@@ -122,8 +122,9 @@ def _learn_round(
     added = blocks.total(_measure_block, first, times, learner, state.L, measuring, settings.read)
     if added is None:  # all blocks are empty
         return Progress(state), None
-    with one_blas_thread():
+    with one_blas_thread(), refusing_overflow():
         state = learner.update(state, added, measuring)
+        check_state(state)
     return Progress(state), StepResult(state, added)
 
 
@@ -134,9 +135,10 @@ def _measure_block(
     for raw in block:  # one, or none
         batch = in_precision(read(raw, block.first), L.dtype, block.first)
         size = learner.rows_per_slice(batch, settings)
-        total = learner.measure(batch[:size], L, settings, time)
-        for start in range(size, len(batch), size):
-            total += learner.measure(batch[start : start + size], L, settings, time + total.n_full)
+        with refusing_overflow():
+            total = learner.measure(batch[:size], L, settings, time)
+            for start in range(size, len(batch), size):
+                total += learner.measure(batch[start : start + size], L, settings, time + total.n_full)
         return total
     return None
 
