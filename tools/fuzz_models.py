@@ -139,7 +139,7 @@ def change_values(content, rng):
             arrays[name] = change_shape(arrays[name], rng)
         elif kind == "entries":
             arrays[name] = change_entries(arrays[name], rng)
-        elif kind == "type":
+        elif kind == "type" and arrays[name].dtype.kind in "fiub":
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 arrays[name] = arrays[name].astype(str(rng.choice(DTYPES)))

@@ -160,6 +160,7 @@ def _check_scales(scales: Any, p: int) -> None:
         value = getattr(scales, name)
         _check_number(value, name)
         _require(abs(value) <= LARGEST_LOG * weight, f"{name} is out of range")
+    _require((scales.weight > 0.0) == (scales.recent_weight > 0.0), "a weight of the scales is missing")
     _require(scales.recent_noisy <= 1.001 * scales.recent_weight, "recent_noisy is out of range")
 
 
