@@ -43,7 +43,6 @@ from maxnorm.core.precision import range_of
 from maxnorm.learner import OVERFLOW
 
 SECONDS_PER_CASE = 60
-TINY = float(np.finfo(np.float64).tiny)  # numbers below it have few digits
 # Refusals in the words of Python or LAPACK do not tell a user what to do.
 UNCLEAR = ("math domain error", "math range error", "converge", "cannot convert float")
 
@@ -128,11 +127,12 @@ def check_parts(model: Any, X: Any, parts: Any) -> None:
     is_double = parts.low_rank.dtype == np.float64
     if not isinstance(model, MaxNormCompletion):
         gap = np.where(observed, low_rank + parts.noise + parts.residual - np.where(observed, X, 0.0), 0.0)
-        largest = max(np.abs(part).max(initial=TINY) for part in (low_rank, parts.noise, X[observed]))
-        # The coefficients are rounded, and terms of their products with the basis may cancel.
-        rounding = float(np.finfo(parts.low_rank.dtype).eps) * (np.abs(R) @ np.abs(model.components_)).max()
+        largest = max(np.abs(part).max(initial=0.0) for part in (low_rank, parts.noise, X[observed]))
+        # The coefficients are rounded or underflow, and terms of their products with the basis may cancel.
+        digits, basis = np.finfo(parts.low_rank.dtype), np.abs(model.components_).astype(np.float64)
+        rounding = float(np.max((digits.eps * np.abs(R) + digits.tiny) @ basis + digits.tiny))
         if np.abs(gap).max() > (1e-9 if is_double else 1e-3) * largest + 16.0 * rounding:
-            raise Finding("parts do not add up to X", np.abs(gap).max() / largest)
+            raise Finding("parts do not add up to X", np.abs(gap).max())
     if isinstance(model, MaxNormDecomposition):
         norm = np.sqrt((R**2).sum(axis=1)).max()
         if norm > 1.0 + (1e-6 if is_double else 1e-4):

@@ -128,3 +128,12 @@ def test_inverse_transform_rejects_coefficients_of_another_rank():
     data = make_corrupted_low_rank(60, 20, 2, corruption=0.05, random_state=0)
     with pytest.raises(ValueError, match="R has 5 columns"):
         PrincipalComponentPursuit().fit(data.X).inverse_transform(np.ones((3, 5)))
+
+
+def test_the_spectral_norm_is_found_where_lapack_cannot_select_an_eigenvalue():
+    """For such a matrix of entries of very different scales, LAPACK's selection of eigenvalues may fail."""
+    rows = [[0.0, 0.0, 3.0], [0.0, 2.0**63, 3.0], [2.0**63, 0.0, 3.0]]
+    M = np.repeat(rows, [11, 4, 3], axis=0)
+    assert spectral_norm(M) == pytest.approx(np.linalg.norm(M, 2), rel=1e-9)
+    shrunk = shrink_singular_values(M, 1e6)[0]
+    np.testing.assert_allclose(shrunk, M, atol=1e7)

@@ -140,9 +140,13 @@ def shrink_singular_values(
         Its right singular vectors, one per column.
     """
     tall = M.shape[0] >= M.shape[1]
-    gram = M.T @ M if tall else M @ M.T
     above = (threshold * threshold, np.inf)
-    squares, W = eigh(gram, subset_by_value=above, driver="evr", overwrite_a=True, check_finite=False)
+    try:
+        gram = M.T @ M if tall else M @ M.T
+        squares, W = eigh(gram, subset_by_value=above, driver="evr", overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:  # LAPACK cannot select eigenvalues of some graded matrices
+        squares, W = np.linalg.eigh(M.T @ M if tall else M @ M.T)
+        squares, W = squares[squares > above[0]], W[:, squares > above[0]]
     sigma = np.sqrt(squares)
     kept = 1.0 - threshold / sigma
     if tall:
@@ -155,7 +159,10 @@ def spectral_norm(M: Array) -> float:
     """Return the largest singular value of M, computed from the smaller Gram matrix."""
     gram = M.T @ M if M.shape[0] >= M.shape[1] else M @ M.T
     last = len(gram) - 1
-    top = eigh(gram, eigvals_only=True, subset_by_index=(last, last), overwrite_a=True, check_finite=False)
+    try:
+        top = eigh(gram, eigvals_only=True, subset_by_index=(last, last), check_finite=False)
+    except np.linalg.LinAlgError:  # as in shrink_singular_values
+        top = np.linalg.eigvalsh(gram)[last:]
     return float(np.sqrt(top[0]))
 
 
