@@ -240,7 +240,7 @@ def kill_decompose(folder, kills, rng):
 
 def decompose(name):
     """Return the arguments of a command that writes the low-rank part to a file."""
-    return ("decompose", "small.npy", "--model", "max-norm.maxnorm", "--low-rank", name)
+    return ("decompose", "small.npy", "--model", "max-norm.maxnorm", "--low-rank", name, "--overwrite")
 
 
 # -- command ----------------------------------------------------------------------------------------

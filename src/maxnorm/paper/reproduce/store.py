@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -78,6 +79,12 @@ def compute(cell: Cell, folder: Path) -> None:
         save(cell, cell.run(), folder)
 
 
+def _leave_signals_to_parent() -> None:
+    """Let a worker process ignore Ctrl-C, on which its parent terminates it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def run(
     cells: Sequence[Cell], folder: Path, jobs: int, progress: Callable[[int, int], None]
 ) -> dict[Cell, Result]:
@@ -110,7 +117,7 @@ def run(
     done = len(unique) - len(missing)
     progress(done, len(unique))
     if missing:
-        pool = ProcessPoolExecutor(min(jobs, len(missing)))
+        pool = ProcessPoolExecutor(min(jobs, len(missing)), initializer=_leave_signals_to_parent)
         try:
             futures: dict[Future[None], Cell] = {pool.submit(compute, c, folder): c for c in missing}
             for future in as_completed(futures):
