@@ -430,6 +430,7 @@ def step(learner: Learner, state: State, batch: Batch) -> tuple[State, Contribut
         state = learner.update(state, added, settings)  # the basis
         squares = np.einsum("ij,ij->", state.L, state.L, dtype=np.float64)  # which the objective needs
         check_finite(squares, state.statistics.A, state.statistics.loss)
+        check_finite(state.signal_scale)  # which the next step needs
     return state, added
 
 
