@@ -340,3 +340,15 @@ def test_arithmetic_that_overflows_is_refused():
 
 def test_the_shortest_half_life_leaves_nothing_of_earlier_samples():
     assert remaining_weight(np.array([1, 10**9]), 10**9, 0.0, 1e-320).tolist() == [0.0, 1.0]
+
+
+def test_a_step_whose_scale_overflows_is_refused():
+    class Vanishing(WrappedLearner):
+        def update(self, state, added, settings):
+            new = self.learner.update(state, added, settings)
+            return replace(new, statistics=replace(new.statistics, weight=1e-320))
+
+    learner = Vanishing(DenseLearner(n_components=2))
+    X = np.random.default_rng(0).standard_normal((20, 5))
+    with pytest.raises(ValueError, match=OVERFLOW[:30]):
+        step(learner, learner.start(5, X.dtype, seed=0), Batch(X))

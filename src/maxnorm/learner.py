@@ -453,6 +453,7 @@ def check_state(state: State) -> None:
     """Raise an error if the basis, its squares, which the objective needs, or the sums are not finite."""
     squares = np.einsum("ij,ij->", state.L, state.L, dtype=np.float64)
     check_finite(squares, state.statistics.A, state.statistics.loss)
+    check_finite(state.signal_scale)  # which the next step needs
 
 
 def learn(
