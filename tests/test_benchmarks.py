@@ -140,9 +140,9 @@ def run_script(name, *arguments):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands run in forks")
 def test_survival_kills_runs_and_compares_models():
-    options = ("--kills", "5", "--inside-saves", "0", "--rows", "20000", "--decompose-kills", "1")
+    options = ("--kills", "2", "--inside-saves", "0", "--rows", "10000", "--decompose-kills", "1")
     printed = run_script("survival.py", *options)
-    assert "fit: 5 x SIGKILL" in printed
+    assert "fit: 2 x SIGKILL" in printed
     assert "damaged           0" in printed
 
 

@@ -351,4 +351,4 @@ def test_a_step_whose_scale_overflows_is_refused():
     learner = Vanishing(DenseLearner(n_components=2))
     X = np.random.default_rng(0).standard_normal((20, 5))
     with pytest.raises(ValueError, match=OVERFLOW[:30]):
-        step(learner, learner.start(5, X.dtype, seed=0), Batch(X))
+        learn(learner, learner.start(5, X.dtype, seed=0), Batch(X))

@@ -10,7 +10,7 @@ from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA
 RNG = np.random.default_rng(0)
 P, D = 30, 3
 DATA = RNG.standard_normal((300, D)) @ RNG.standard_normal((D, P))
-STREAM = [RNG.standard_normal((40, D)) @ RNG.standard_normal((D, P)) for _ in range(150)]  # ever other spaces
+STREAM = [RNG.standard_normal((40, D)) @ RNG.standard_normal((D, P)) for _ in range(60)]  # ever other spaces
 MODELS = [
     MaxNormDecomposition(D, random_state=0),
     OnlineRobustPCA(D, random_state=0, batch_size=30),  # rows wait
@@ -85,7 +85,7 @@ def test_a_refused_batch_does_not_disturb_other_threads():
 
     asker = threading.Thread(target=ask)
     asker.start()
-    for _ in range(300):
+    for _ in range(100):
         with pytest.raises(ValueError, match="X contains infinity"):
             model.partial_fit(np.full((2, P), np.inf))
     is_done.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,9 +59,19 @@ def split_batches(stream: Stream, checkpoint_every: int | None) -> Stream:
                 yield batch[:size]
                 row += min(size, batch.shape[0])
                 batch = batch[size:]
-            check_signals()  # after the whole batch, because its rows may not be available again
 
     return replace(stream, source=read_batches)
+
+
+@contextmanager
+def interrupt_only_waiting() -> Iterator[None]:
+    """Let signals interrupt a block only while it waits for live input; rows that have arrived come first."""
+    from maxnorm.streams import live_lines
+
+    live_lines.while_waiting = check_signals
+    with postpone_signals():
+        yield
+    check_signals()
 
 
 @dataclass
@@ -189,11 +199,13 @@ class TrainingRun:
         batches = split_batches(stream, self.checkpoint_every).from_row(first_row)
         with show_row_progress(title, stream.n_samples or stream.n_expected, first_row) as progress:
             monitor = Monitor(self, progress)
-            for batch in batches.ahead():
-                # Rows that cannot be read again must not be lost between reading and learning.
-                with nullcontext() if stream.repeatable else postpone_signals():
+            # Rows that cannot be read again must not be lost, so that a signal only interrupts the waiting.
+            with nullcontext() if stream.repeatable else interrupt_only_waiting():
+                for batch in batches.ahead():
                     self.model.partial_fit(batches.piece(batch, self.row), callback=monitor.after_step)
-                monitor.after_batch()
+                    monitor.after_batch()
+                    if stream.repeatable:
+                        check_signals()
         if not self.n_samples:
             raise ValueError(f"{stream.title} has no samples")
         if first_row and self.row == first_row and next(iter(stream.from_row(first_row - 1)), None) is None:

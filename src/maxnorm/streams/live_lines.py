@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 
 READ_BYTES = 2**16
 WAITING_READS = 16  # reads that wait for the consumer: a megabyte at most
-CHECK_SECONDS = 0.5  # how often a thread that waits looks up, so that it can be stopped on every system
+LAST_READ_SECONDS = 0.1  # for which a last read is waited for after Ctrl-C
+CHECK_SECONDS = 0.2  # how often a thread that waits looks up, so that it can be stopped on every system
+
+
+def _do_nothing() -> None:
+    pass
+
+
+while_waiting: Callable[[], None] = _do_nothing
+"""Function that is called again and again while input is waited for.
+
+A program that lets signals interrupt nothing but the waiting replaces it by a function that raises a
+KeyboardInterrupt if a signal has arrived.
+"""
 
 
 class LiveLines:
@@ -76,6 +89,9 @@ class LiveLines:
             while len(self._lines) < limits.lines and not self._is_at_end and time.monotonic() < end:
                 self._receive(min(CHECK_SECONDS, end - time.monotonic()))
         except KeyboardInterrupt as interruption:
+            self._take_in(LAST_READ_SECONDS)
+            for _ in range(WAITING_READS):
+                self._take_in(0.0)
             self.end_with(interruption)
         block = [self._lines.popleft() for _ in range(min(limits.lines, len(self._lines)))]
         return block, None if self._lines else self._failure
@@ -89,7 +105,12 @@ class LiveLines:
         self._failure, self._is_at_end = failure, True
 
     def _receive(self, seconds: float) -> None:
-        """Wait for input and divide it into lines."""
+        """Wait for input, unless the program is interrupted, and divide it into lines."""
+        while_waiting()
+        self._take_in(seconds)
+
+    def _take_in(self, seconds: float) -> None:
+        """Divide the next input into lines, if it arrives in time."""
         try:
             content = self._reads.get(timeout=max(0.0, seconds))
         except Empty:
