@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
 from dataclasses import fields
 from pathlib import Path
@@ -307,3 +308,116 @@ def test_models_saved_by_version_0_1_are_loaded_and_continue():
     assert (model.gram, model.biases, model.n_samples_seen_) == ("per-feature", True, 123)
     model.partial_fit(ratings[3:20]).flush()
     np.testing.assert_allclose(model.components_[0, :3], [0.209834499, 0.575028644, -0.421381070])
+
+
+def change_header(*keys, value):
+    """Return a function for ``rewrite`` that changes one value of the header."""
+
+    def change(header, contents):
+        node = header
+        for key in keys[:-1]:
+            node = node[key]
+        node[keys[-1]] = value
+
+    return change
+
+
+def change_array(name, array):
+    """Return a function for ``rewrite`` that replaces an array and its checksum."""
+
+    def change(header, contents):
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        contents[f"{name}.npy"] = buffer.getvalue()
+        header["sha256"][f"{name}.npy"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+
+    return change
+
+
+@pytest.mark.parametrize("position", [-1, 625, 2**40, 1.5])
+def test_a_random_generator_out_of_range_is_refused(position, tmp_path):
+    model = OnlineRobustPCA(2, random_state=np.random.RandomState(0))
+    model.save(tmp_path / "m.maxnorm")
+    rewrite(
+        tmp_path / "m.maxnorm",
+        change_header("parameters", "random_state", "random_state", 2, value=position),
+    )
+    with pytest.raises(ModelFileError, match="the position of the random generator is"):
+        maxnorm.load(tmp_path / "m.maxnorm")
+
+
+@pytest.mark.parametrize(
+    ("part", "entry", "value"), [("indptr", 1, 10**9), ("indices", 0, 10**9), ("indices", 0, -5)]
+)
+def test_broken_indices_of_waiting_rows_are_refused(part, entry, value, tmp_path):
+    rows = sp.csr_array(np.where(np.isnan(X[:30]), 0.0, X[:30]))
+    model = MaxNormCompletion(2, random_state=0, batch_size=100).partial_fit(rows)
+    model.save(tmp_path / "m.maxnorm")
+    broken = getattr(model._progress.waiting[0].values, part).copy()
+    broken[entry] = value
+    rewrite(tmp_path / "m.maxnorm", change_array(f"_progress.waiting.0.values.{part}", broken))
+    with pytest.raises(ModelFileError, match="damaged"):
+        maxnorm.load(tmp_path / "m.maxnorm")
+
+
+@pytest.mark.parametrize("name", ["fit", "__class__", "_cache", "other_"])
+def test_unknown_attributes_are_refused(name, saved):
+    _, path = saved
+    rewrite(path, change_header("learnt", name, value="something"))
+    with pytest.raises(ModelFileError, match=f"the attribute '{name}' is not known"):
+        maxnorm.load(path)
+
+
+def test_numbers_that_are_not_finite_are_refused(saved):
+    model, path = saved
+    rewrite(path, change_array("_progress.state.L", np.full_like(model.state_.L, np.nan)))
+    with pytest.raises(ModelFileError, match="the basis is not finite"):
+        maxnorm.load(path)
+
+
+def test_a_file_that_expands_is_refused_before_it_is_read(saved):
+    _, path = saved
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+        archive.writestr("large.npy", b"\0" * 2**24)
+    with pytest.raises(ModelFileError, match="is compressed"):
+        maxnorm.load(path)
+
+
+def test_an_array_that_declares_more_than_it_holds_is_refused(saved):
+    _, path = saved
+
+    def declare(header, contents):
+        name = "_progress.state.L.npy"
+        contents[name] = contents[name].replace(
+            b"'shape': (20, 2), }          ", b"'shape': (9999999999, 2), }  "
+        )
+        header["sha256"][name] = hashlib.sha256(contents[name]).hexdigest()
+
+    rewrite(path, declare)
+    with pytest.raises(ModelFileError, match="an array has not the size that its shape"):
+        maxnorm.load(path)
+
+
+def test_threads_that_save_to_one_file_leave_one_whole_model(tmp_path):
+    models = [OnlineRobustPCA(d, random_state=0).fit(X) for d in (2, 3)]
+    errors = []
+
+    def save_often(model):
+        try:
+            for _ in range(20):
+                model.save(tmp_path / "m.maxnorm")
+                maxnorm.load(tmp_path / "m.maxnorm")
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save_often, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert [path.name for path in tmp_path.iterdir()] == ["m.maxnorm"]

@@ -585,7 +585,7 @@ def test_prefetch_reads_a_bounded_number_of_batches_ahead():
 
     batches = prefetch(source(), depth=2)
     next(batches)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while len(read) < 4 and time.monotonic() < end:  # one in use, two in the queue, one held by the thread
         time.sleep(0.001)
     time.sleep(0.05)
