@@ -375,6 +375,14 @@ def test_numbers_that_are_not_finite_are_refused(saved):
         maxnorm.load(path)
 
 
+def test_fewer_entries_than_samples_are_refused(saved):
+    _, path = saved
+    place = ("learnt", "_progress", "fields", "state", "fields", "statistics", "fields")
+    rewrite(path, change_header(*place, "entries", value=0.0))
+    with pytest.raises(ModelFileError, match="entries is smaller than weight"):
+        maxnorm.load(path)
+
+
 def test_a_file_that_expands_is_refused_before_it_is_read(saved):
     _, path = saved
     with zipfile.ZipFile(path) as archive:

@@ -5,8 +5,8 @@
 Small valid files of all formats are written, changed at random, and read to the end in a child process with
 limits on memory and time. A file may be read, or refused with an error that names it. Everything else is a
 finding: a crash, another exception, an error that does not name the file, more than 500 MB of memory, or
-more than 10 seconds of processor time. A finding is repeated with ``--case``, which prints the error and
-keeps the file. The exit code is 1 if there are findings.
+more than 10 seconds of processor time. A finding is repeated with ``--only NUMBER``, which prints the error
+and keeps the file. The exit code is 1 if there are findings.
 """
 
 import os
@@ -636,13 +636,15 @@ def print_table(outcomes: Counter[tuple[str, str, str]]) -> None:
 @click.command()
 @click.argument("seed", type=int)
 @click.argument("count", type=int)
-@click.option("--case", type=int, help="Read only this case, in this process, and keep its file.")
-def main(seed: int, count: int, case: int | None) -> None:
+@click.option(
+    "--only", type=int, metavar="NUMBER", help="Read the file of one case in this process, and keep it."
+)
+def main(seed: int, count: int, only: int | None) -> None:
     """Read COUNT damaged and hostile files, generated from SEED."""
-    if case is not None:
+    if only is not None:
         cases = Cases(seed, Path(tempfile.mkdtemp()))
-        path, options = cases.write(case)
-        click.echo(f"{', '.join(cases.describe(case))}: {path}, {options}")
+        path, options = cases.write(only)
+        click.echo(f"{', '.join(cases.describe(only))}: {path}, {options}")
         try:
             click.echo(sum(batch.shape[0] for batch in open_stream(path, **options)))
         except Exception:

@@ -168,7 +168,7 @@ def change_header(header, rng):
     value = copy.deepcopy(HOSTILE_VALUES[rng.integers(len(HOSTILE_VALUES))])
     action = rng.integers(10)
     if action == 0 and isinstance(node, dict):
-        del node[key]
+        node.pop(key, None)
     elif action == 1 and isinstance(node, dict):
         node[str(rng.choice(["__class__", "fit", "_cache", "extra", "n_features_in_", "state"]))] = value
     elif action == 2:

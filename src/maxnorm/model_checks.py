@@ -136,6 +136,8 @@ def _check_statistics(seen: Any, p: int, d: int) -> None:
     _check_number(seen.loss, "loss")
     for name in ("weight", "entries"):
         _check_number(getattr(seen, name), name, least=0.0)
+    # Every sample that counts has an observed entry.
+    _require(seen.entries >= 0.999 * seen.weight, "entries is smaller than weight")
     _require((seen.grams is None) == (seen.means is None), "a part of the statistics is missing")
     if seen.grams is not None:
         _check_array(seen.grams, "grams", p, d * (d + 1) // 2)

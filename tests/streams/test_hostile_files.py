@@ -146,6 +146,12 @@ def test_a_header_of_nested_brackets_is_not_reported_as_a_lack_of_memory(tmp_pat
     refused(tmp_path / "x.npy", "is damaged")
 
 
+def test_a_header_that_claims_gigabytes_is_refused_before_memory_is_taken(tmp_path):
+    content = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31 - 1) + b"{}"
+    (tmp_path / "x.npy").write_bytes(content)
+    refused(tmp_path / "x.npy", "its header would have 2,147,483,647 bytes")
+
+
 @pytest.mark.parametrize("version", ["4", "5", "5 compressed"])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "i2", "u2", "u1"])
 def test_variables_of_matlab_are_read_as_scipy_wrote_them(version, dtype, tmp_path):

@@ -26,6 +26,7 @@ from maxnorm.streams.stream import Columns, Stream, StreamError, rows_per_read
 
 SKIPPED_BYTES = 2**22  # bytes of a compressed file that are decompressed at a time to skip them
 NPY_MAGIC = b"\x93NUMPY"
+MOST_HEADER_BYTES = 2**16  # of an array in NumPy's format; NumPy itself refuses more than 10,000
 SPARSE_COPIES = 5  # of a sparse matrix that are in memory while it is converted to rows
 SPARSE_MEMBERS = {"format", "data", "shape"}  # members of every file by scipy.sparse.save_npz
 
@@ -167,12 +168,22 @@ def _read_npy_header(file: Any, title: str) -> _NpyHeader:
     """Return the header of an array in NumPy's format."""
     try:
         is_version_1 = np.lib.format.read_magic(file) == (1, 0)
+        _check_header_size(file, 2 if is_version_1 else 4)
         read = np.lib.format.read_array_header_1_0 if is_version_1 else np.lib.format.read_array_header_2_0
         shape, is_fortran, dtype = read(file)
     except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, MemoryError) as error:
         # MemoryError and RecursionError are raised for a header with deeply nested brackets.
         raise StreamError(f"{title}: is damaged, or is not a file of NumPy: {error}") from error
     return _NpyHeader(tuple(shape), is_fortran, dtype, file.tell())
+
+
+def _check_header_size(file: Any, n_bytes: int) -> None:
+    """Refuse a header that says it is long, for which NumPy would take the memory before it reads it."""
+    position = file.tell()
+    size = int.from_bytes(file.read(n_bytes), "little")
+    file.seek(position)
+    if size > MOST_HEADER_BYTES:
+        raise ValueError(f"its header would have {size:,} bytes")
 
 
 def _load_member(archive: zipfile.ZipFile, name: str, header: _NpyHeader, title: str) -> Array:
