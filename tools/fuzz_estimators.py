@@ -272,10 +272,12 @@ def fit(model: Any, X: Any, draw: Draw) -> None:
 
 
 def tolerating_refusals(function: Any, *arguments: Any) -> None:
-    """Call a function that may refuse the data it is given."""
+    """Call a function that may refuse the data it is given, whose scale may differ from that before."""
     try:
         function(*arguments)
     except ValueError as error:
+        if str(error) == OVERFLOW:  # such samples may be waiting, so that no further answer is possible
+            raise ValueError("samples that differ too much in scale from those before are refused") from error
         if "X contains" not in str(error):
             raise
 
