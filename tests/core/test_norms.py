@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxnorm.core.linalg import row_norms
-from maxnorm.core.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis
+from maxnorm.core.norms import DivergenceError, MaxNorm, NuclearNorm, max_norm_basis, weighted_max_norm
 from maxnorm.core.statistics import SufficientStatistics
 from reference import cvxpy_basis
 
@@ -146,3 +146,14 @@ def test_a_basis_that_vanishes_gets_no_coefficients():
 def test_the_cost_of_coefficients_is_finite_in_single_precision(lambda1):
     R = np.full((2, 3), 1e25 if not lambda1 else 0.0, dtype=np.float32)
     assert NuclearNorm(lambda1).coefficient_value(R).tolist() == [0.0, 0.0]
+
+
+def test_the_prior_of_rows_that_shrink_stays_bounded():
+    """Rows that are tiny beside the residuals made a prior so strong that the update was not finite."""
+    rng = np.random.default_rng(0)
+    Z, R = rng.standard_normal((30, 6)) * 1e10, rng.standard_normal((30, 2))
+    seen = SufficientStatistics.from_batch(Z, R, np.zeros(30), observed=np.ones(Z.shape, dtype=bool))
+    L = 1e-12 * rng.standard_normal((6, 2))
+    norm = weighted_max_norm(seen, L, weight=1e-6, prior=1.0)
+    assert np.trace(norm.ridge) <= 1.001e3 * np.trace(seen.A)
+    assert np.isfinite(norm.update_basis(L, seen)).all()

@@ -24,6 +24,7 @@ from maxnorm.core.types import Array
 
 BasisUpdate = Literal["exact", "bcd"]
 
+LARGEST_RIDGE = 1e3  # trace of the prior of the rows of the basis, in units of that of A
 EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
 
 
@@ -402,4 +403,7 @@ def weighted_max_norm(
             moment = L.T @ L / n_seen
             inverse = np.linalg.pinv(moment, rcond=RANK_TOLERANCE, hermitian=True)
             ridge = prior * (statistics.residual_variance(L) * inverse)
+            # Without a bound, rows that shrink would strengthen the prior that shrinks them.
+            bound = LARGEST_RIDGE * float(np.trace(statistics.A))
+            ridge *= min(1.0, bound / max(float(np.trace(ridge)), bound, DOUBLE.negligible))
     return MaxNorm(weight * statistics.entries, basis_update, ridge)
