@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,17 +14,34 @@ from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import Encoding, encode
+from maxnorm.core.factor_model import FactorModel
+from maxnorm.core.gauge import Gauge, Scaling
 from maxnorm.core.linalg import row_norms
-from maxnorm.core.noise import NOISES, Noise, WeightingNoise, applying_noise, within_precision
+from maxnorm.core.noise import (
+    NOISES,
+    Noise,
+    WeightingNoise,
+    applying_noise,
+    within_precision,
+)
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
 from maxnorm.core.precision import range_of
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
+from maxnorm.factor_steps import encode_by_model, measure_by_model
 from maxnorm.learner import Learner
+from maxnorm.variational import ROUNDS, Rounds
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
+REJECTED = (
+    3.0  # deviations from the prediction from which an entry loses influence; it has none from twice that
+)
+# While learning, samples are explained by the factor model after this many samples per component, and if the
+# product of features and squared components is at most this.
+SETTLED, LEARNING_WORK = 10, 2**14
+MODEL_COMPONENTS = 40  # at most, for samples to be explained by the factor model, at a cost of O(p d^2) each
 Auto = Literal["auto"]
 
 
@@ -40,6 +58,9 @@ class DenseSettings:
     max_iter: int = 1000
     missing_lambda2: float = 0.0
     per_feature: bool = False  #: whether every feature has a Gram matrix of its own
+    gauge: Gauge | None = None  #: the units of the model
+    location: Array | None = None  #: the location in these units, if it is learnt
+    model: FactorModel | None = None  #: the model by which samples are explained, once it is good
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +85,8 @@ class DenseLearner(Learner):
     tol: float = 1e-6
     init: Array | None = None
     missing_lambda2: float = 0.0
+    center: bool = False
+    scale: bool = False
 
     # -- the first basis ------------------------------------------------------------------------------
 
@@ -94,16 +117,29 @@ class DenseLearner(Learner):
     # -- how rows are cut into batches ----------------------------------------------------------------
 
     def rows_needed(self, state: State) -> int:
+        if self.is_choosing_gauge(state):
+            return defaults.gauge_rows(len(state.L))
         if self.batch_size == "auto":
             return defaults.batch_size(state, self.half_life)
         return int(self.batch_size)
 
     def choose(self, state: State, rows: Batch, last: bool) -> State | None:
+        if self.is_choosing_gauge(state):
+            if len(rows) < self.rows_needed(state) and not last:
+                return None
+            first = rows[: self.rows_needed(state)]
+            scale: Scaling | None = "feature" if self.scale else None
+            gauge = Gauge.of(*first.dense(), center=self.center, scale=scale)
+            state = replace(state, gauge=gauge.plausible(len(first)))
         if not self.is_choosing_rank(state):
             return state
         return selection.choose_on_sample(
             state, rows, last, lambda sample: selection.choose_rank(self.with_rank, state, sample)
         )
+
+    def is_choosing_gauge(self, state: State) -> bool:
+        """Return whether the units of the model are yet to be chosen."""
+        return (self.center or self.scale) and state.gauge is None and not state.time
 
     def is_choosing_rank(self, state: State) -> bool:
         """Return whether the number of components is yet to be chosen."""
@@ -114,9 +150,10 @@ class DenseLearner(Learner):
         # The first batch is small, unless its median is part of the first basis.
         if self.batch_size != "auto":
             return size
-        Z, observed = rows.dense()
-        if defaults.large_median(without_negligible_rows(Z), observed) is not None:
-            return size
+        if not self.center:
+            Z, observed = standardised(rows, state.gauge, None)
+            if defaults.large_median(without_negligible_rows(Z), observed) is not None:
+                return size
         return defaults.least_batch(state.L.shape[1])
 
     def with_rank(self, rank: int) -> DenseLearner:
@@ -128,9 +165,9 @@ class DenseLearner(Learner):
     def begin(self, state: State, batch: Batch | None) -> tuple[State, DenseSettings]:
         known = state
         if batch is not None and not state.scales.weight:  # all samples so far were zero
-            Z, observed = batch.dense()
+            Z, observed = standardised(batch, state.gauge, None)
             Z = without_negligible_rows(Z)
-            median = defaults.large_median(Z, observed)
+            median = None if self.center else defaults.large_median(Z, observed)
             known = replace(state, scales=defaults.first_scales(Z, observed, median))
             scale = self.norm_at(known).first_scale(known)
             is_chosen = state.selection is not None and state.selection.weight is not None
@@ -152,22 +189,41 @@ class DenseLearner(Learner):
             max_iter=defaults.learning_sweeps(state.scales, noise) if automatic else int(self.max_iter),
             missing_lambda2=self.missing_lambda2,
             per_feature=state.statistics.per_feature,
+            gauge=state.gauge,
+            location=self.location_at(state),
+            model=self.model_at(state) if is_settled(state) else None,
         )
 
+    def location_at(self, state: State) -> Array | None:
+        """Return the location in the units of the model; None if it is not learnt."""
+        if not self.center:
+            return None
+        found = state.statistics.location(state.L.astype(np.float64, copy=False))
+        return np.zeros(len(state.L)) if found is None else found
+
     def measure(self, batch: Batch, L: Array, settings: DenseSettings, time: int) -> Contribution:
+        if settings.model is not None:
+            return measure_by_model(
+                batch, L, settings.model, settings.location, time, settings.forgetting, settings.half_life
+            )
         return measure(batch, L, settings, time)[0]
 
     def update(self, state: State, added: Contribution, settings: DenseSettings) -> State:
         new = accumulate(state, added)
         if added.n_full:
-            new = replace(new, L=settings.norm.update_basis(state.L, new.statistics))
+            new = replace(new, L=settings.norm.update_basis(state.L, new.statistics.centred()))
         return settings.norm.prepare_basis(new, added)
 
     # -- applying what was learnt ---------------------------------------------------------------------
 
     def encode(self, batch: Batch, state: State) -> Encoding:
-        Z, observed = batch.dense()
-        return encode(
+        model = self.model_at(state)
+        if model is not None:
+            iterations = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
+            return encode_by_model(batch, model, iterations)
+        location = self.location_at(state)
+        Z, observed = standardised(batch, state.gauge, location)
+        code = encode(
             Z,
             state.L.astype(Z.dtype, copy=False),
             observed,
@@ -177,6 +233,39 @@ class DenseLearner(Learner):
             max_iter=defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter),
             missing_lambda2=self.missing_lambda2,
         )
+        return code if state.gauge is None else in_data_units(code, state.gauge, location)
+
+    def model_at(self, state: State) -> FactorModel | None:
+        """Return the factor model of a state; None for the paper's problem, and with many components."""
+        return state.factor_model if self.is_everyday and state.L.shape[1] <= MODEL_COMPONENTS else None
+
+    @property
+    def is_everyday(self) -> bool:
+        """Whether data are described by the factor model, and not by a problem with given weights."""
+        has_weights = self.lambda1 != "auto" or self.lambda2 != "auto" or not isinstance(self.norm, str)
+        is_usual = isinstance(self.noise, str) and self.noise in ("capped", "none")
+        return (self.center or self.scale) and is_usual and not has_weights
+
+    def makes_rounds(self, n_samples: int, n_features: int) -> bool:
+        """Return whether all samples are used in every round, because they are few and nothing is set."""
+        is_untouched = (self.batch_size, self.forgetting, self.half_life) == ("auto", "auto", None)
+        work = n_samples * n_features * self.most_components(n_samples, n_features) ** 2
+        return self.is_everyday and is_untouched and self.init is None and work <= ROUNDS.work
+
+    def most_components(self, n_samples: int, n_features: int) -> int:
+        """Return the number of components for so many samples, of which "auto" keeps those with support."""
+        if self.n_components == "auto":
+            few, many = ROUNDS.components
+            affordable = int(math.sqrt(ROUNDS.work / (n_samples * n_features)))
+            return max(1, min(max(few, affordable), many, n_samples, n_features))
+        return int(self.n_components or defaults.default_components(n_features))
+
+    def learn_in_rounds(self, rows: Batch) -> Iterator[State]:
+        """Yield the states after rounds over all samples, of which the last one is the best."""
+        rounds = Rounds.of(rows, is_robust=self.noise == "capped", center=self.center, scale=self.scale)
+        most = self.most_components(*rows.shape)
+        for fit in rounds.fits(most, prune=self.n_components == "auto"):
+            yield rounds.state(fit, rows.dtype, in_ball=self.norm == "max")
 
     def noise_at(self, state: State) -> Noise:
         """Return the noise model with the thresholds that it has in a state."""
@@ -217,6 +306,33 @@ def forgetting_at(forgetting: float | Auto, state: State, noise: Noise) -> float
     return defaults.forgetting(state.scales, noise) if forgetting == "auto" else float(forgetting)
 
 
+def standardised(batch: Batch, gauge: Gauge | None, location: Array | None) -> tuple[Array, Mask | None]:
+    """Return a batch in the units of a gauge and without its location, and the mask of observed entries."""
+    Z, observed = batch.dense()
+    if gauge is None:
+        return Z, observed
+    T = gauge.standardise(Z, None)
+    if location is not None:
+        T -= location
+    if observed is not None:
+        T *= observed
+    return T.astype(Z.dtype, copy=False), observed
+
+
+def in_data_units(code: Encoding, gauge: Gauge, location: Array | None) -> Encoding:
+    """Return an encoding in the units of the data, with an offset for the location."""
+    offset = gauge.centre if location is None else gauge.centre + location * gauge.scale
+    E, residual = ((part * gauge.scale).astype(part.dtype, copy=False) for part in (code.E, code.residual))
+    return replace(code, E=E, residual=residual, offset=offset, scale=gauge.scale)
+
+
+def sum_residuals(code: Encoding, observed: Mask | None, sample_weight: Array) -> Array:
+    """Return what noise variances are learnt from: per feature, three sums over the samples."""
+    clean = code.E == 0 if observed is None else observed & (code.E == 0)
+    squares = sample_weight @ np.where(clean, code.residual, 0.0) ** 2
+    return np.column_stack([squares, sample_weight @ clean, sample_weight @ code.E**2])
+
+
 def is_full(Z: Array) -> Mask:
     """Return which samples are not negligible; those that are zero, or empty, are."""
     return row_norms(Z) > range_of(Z.dtype).negligible
@@ -228,14 +344,24 @@ def without_negligible_rows(Z: Array) -> Array:
     return Z if full.all() else Z * full[:, None]
 
 
+def is_settled(state: State) -> bool:
+    """Return whether samples are explained by the factor model while learning.
+
+    The basis must be good enough, and so small that the model costs little more than the paper's problem.
+    """
+    p, d = state.L.shape
+    return p * d**2 <= LEARNING_WORK and state.time >= SETTLED * d and state.scales.falling() < 0.5
+
+
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:
     """Encode a batch in the basis L; return its contribution and the encoding of its samples.
 
     Samples of which all observed entries are zero or negligible, or none is observed, change nothing and are
     left out of the encoding.
     """
-    n_samples, (Z, observed) = len(batch), batch.dense()
-    full = is_full(Z)
+    n_samples, (Z, observed) = len(batch), standardised(batch, settings.gauge, settings.location)
+    center = settings.location is not None
+    full = is_full(Z) if not center else batch.n_observed > 0
     if not full.all():
         Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(
@@ -268,7 +394,11 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     else:
         if observed is not None:  # missing entries count as the model predicts them
             targets = code.R @ L.T + code.residual
-        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights)
+        if settings.location is not None:
+            targets = targets + settings.location
+        statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, center=center)
+        if settings.gauge is not None:
+            statistics = replace(statistics, residuals=sum_residuals(code, observed, weights))
     powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))
     free_norm = float(np.quantile(code.free_norm, 0.9))

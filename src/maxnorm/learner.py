@@ -35,6 +35,7 @@ from maxnorm.core.batch import Batch
 from maxnorm.core.blas import limited_blas
 from maxnorm.core.defaults import BATCHES
 from maxnorm.core.encoding import Encoding
+from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.noise import Noise, NoNoise
 from maxnorm.core.norms import FactorNorm
 from maxnorm.core.precision import range_of
@@ -208,6 +209,21 @@ class Learner(ABC):
         """
         return NoNoise()
 
+    def model_at(self, state: State) -> FactorModel | None:
+        """Return the factor model by which samples are explained.
+
+        Parameters
+        ----------
+        state : State
+            What has been learnt.
+
+        Returns
+        -------
+        FactorModel or None
+            The model; None if the learner solves a problem that is not one of statistics.
+        """
+        return None
+
     def rows_needed(self, state: State) -> int:
         """Return the number of rows to wait for, so that single rows need not call :meth:`plan`.
 
@@ -341,6 +357,9 @@ class WrappedLearner(Learner):
 
     def noise_at(self, state: State) -> Noise:
         return self.learner.noise_at(state)
+
+    def model_at(self, state: State) -> FactorModel | None:
+        return self.learner.model_at(state)
 
     def rows_needed(self, state: State) -> int:
         return self.learner.rows_needed(state)

@@ -15,6 +15,8 @@ import scipy.sparse as sp
 
 from maxnorm.core.batch import Batch, check_range
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.factor_model import LEAST_SHARE, MOST_SHARE, SMALLEST_NOISE, FactorModel
+from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
 from maxnorm.core.precision import range_of
 from maxnorm.core.scales import Scales
@@ -126,6 +128,10 @@ def _check_state(state: Any, n_features: int) -> None:
         _check_biases(state.biases, p)
     if state.selection is not None:
         _check_selection(state.selection, d)
+    if state.gauge is not None:
+        _check_gauge(state.gauge, p)
+    if state.model is not None:
+        _check_factor_model(state.model, state.gauge, p, d)
 
 
 def _check_statistics(seen: Any, p: int, d: int) -> None:
@@ -142,6 +148,10 @@ def _check_statistics(seen: Any, p: int, d: int) -> None:
     if seen.grams is not None:
         _check_array(seen.grams, "grams", p, d * (d + 1) // 2)
         _check_array(seen.means, "means", p, 2)
+    if seen.t is not None:
+        _check_array(seen.t, "t", p)
+    if seen.residuals is not None:
+        _check_array(seen.residuals, "residuals", p, 3, least=0.0)
 
 
 def _check_scales(scales: Any, p: int) -> None:
@@ -164,6 +174,32 @@ def _check_scales(scales: Any, p: int) -> None:
         _require(abs(value) <= LARGEST_LOG * weight, f"{name} is out of range")
     _require((scales.weight > 0.0) == (scales.recent_weight > 0.0), "a weight of the scales is missing")
     _require(scales.recent_noisy <= 1.001 * scales.recent_weight, "recent_noisy is out of range")
+
+
+def _check_gauge(gauge: Any, p: int) -> None:
+    _require(isinstance(gauge, Gauge), "the gauge is of the wrong type")
+    _check_array(gauge.centre, "centre", p)
+    _check_array(gauge.scale, "scale", p)
+    _require(bool((gauge.scale > 0.0).all()), "a scale is not positive")
+
+
+def _check_factor_model(model: Any, gauge: Gauge | None, p: int, d: int) -> None:
+    _require(isinstance(model, FactorModel), "the factor model is of the wrong type")
+    _check_gauge(model.gauge, p)
+    is_same = gauge is not None and all(
+        np.array_equal(getattr(gauge, name), getattr(model.gauge, name)) for name in ("centre", "scale")
+    )
+    _require(is_same, "the factor model has another gauge")
+    _check_array(model.basis, "the loadings", p, d + 1)
+    _check_array(model.noise, "the noise variances", p, least=SMALLEST_NOISE)
+    if model.covariances is not None:
+        _check_array(model.covariances, "the covariances", p, d + 1, d + 1)
+    if model.precisions is not None:
+        _check_array(model.precisions, "the precisions", d, least=0.0)
+    _check_number(model.gross_share, "the share of gross errors", least=LEAST_SHARE)
+    _require(model.gross_share <= MOST_SHARE, "the share of gross errors is out of range")
+    _check_number(model.gross_variance, "the variance of gross errors", least=0.0)
+    _require(isinstance(model.center, bool), "center is not a truth value")
 
 
 def _check_biases(biases: Any, p: int) -> None:

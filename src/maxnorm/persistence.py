@@ -30,6 +30,8 @@ from maxnorm import __version__
 from maxnorm.core import noise, norms
 from maxnorm.core.batch import Batch
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.factor_model import FactorModel
+from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
 from maxnorm.core.state import Selection, State
 from maxnorm.core.statistics import SufficientStatistics
@@ -60,6 +62,8 @@ VALUES = {
         Batch,
         Selection,
         Progress,
+        Gauge,
+        FactorModel,
         noise.CappedL1,
         noise.L1,
         noise.L21,

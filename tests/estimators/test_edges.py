@@ -122,7 +122,7 @@ def test_the_weights_in_use_are_reported_and_the_parameters_stay_as_given():
         ("half_life", 0, "half_life of .* a finite number above 0 or None, got 0"),
         ("max_iter", 0, "max_iter of .* an integer of at least 1 or 'auto', got 0"),
         ("tol", -1e-3, "tol of .* a finite number of at least 0, got -0.001"),
-        ("n_epochs", 0, "n_epochs of .* an integer of at least 1, got 0"),
+        ("n_epochs", 0, "n_epochs of .* an integer of at least 1.*, got 0"),
         ("noise", "l2", "noise of .* must be one of 'capped', 'l1', .*, got 'l2'"),
         ("noise", 3, "an object that implements maxnorm.core.noise.Noise"),
         ("lambda1", 1e300, r"lambda1 of .* between 1e-120 and 1e\+120 if .*, got 1e\+300; rescale X"),

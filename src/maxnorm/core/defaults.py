@@ -84,12 +84,21 @@ class MedianRule:
     ratio: float = 3.0  #: least norm of the median, relative to that of the median absolute deviations
 
 
+@dataclass(frozen=True)
+class GaugeRule:
+    """Number of first samples from which the units of the model are chosen."""
+
+    samples: int = 300
+    entries: int = 2**22  #: and at most as many samples as have this many entries, or 25
+
+
 SWEEPS = SweepRule()
 FORGETTING = ForgettingRule()
 L1_FORGETTING = ForgettingRule(steady=1.0, falling=15.0, gain=5.0 / FAST_FALL)  # learning is slower under l1
 BATCHES = BatchRule()
 ROUNDS = RoundRule()
 MEDIAN = MedianRule()
+GAUGE = GaugeRule()
 
 
 def default_components(n_features: int) -> int:
@@ -127,6 +136,11 @@ def batch_size(state: State, half_life: float | None) -> int:
 def least_batch(n_components: int) -> int:
     """Return the least batch: two fifths of the components, and at least ten samples."""
     return max(BATCHES.least, 2 * n_components // 5)
+
+
+def gauge_rows(n_features: int) -> int:
+    """Return the number of first samples from which the units of the model are chosen."""
+    return min(GAUGE.samples, max(GAUGE.entries // n_features, BATCHES.first))
 
 
 def round_size(n_samples: int, half_life: float | None) -> float:

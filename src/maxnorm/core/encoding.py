@@ -45,11 +45,16 @@ class Encoding:
     rank: int  #: numerical rank of the basis
     n_iter: NDArray[np.int_]  #: b, number of sweeps
     converged: Mask  #: b, whether the tolerance was reached
-    offset: Array | None = None  #: b x p, what the biases explain of each entry, if there are biases
+    offset: Array | None = None  #: b x p or p, what biases or a location explain of each entry
+    scale: Array | None = None  #: p, units of the low-rank part in the basis; None for those of the data
+    basis: Array | None = None  #: p x d, the basis of the coefficients, if it is not that of the state
 
     def low_rank(self, L: Array) -> Array:
         """Return the low-rank part of the samples, complete where entries are missing, biases included."""
+        L = L if self.basis is None else self.basis
         low_rank = self.R @ L.T.astype(self.R.dtype, copy=False)
+        if self.scale is not None:
+            low_rank = (low_rank * self.scale).astype(low_rank.dtype, copy=False)
         return low_rank if self.offset is None else low_rank + self.offset.astype(low_rank.dtype, copy=False)
 
 

@@ -154,13 +154,20 @@ def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = No
     return eta
 
 
+@cache
+def upper_triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the row and column indices of the upper triangle of a d x d matrix, row by row."""
+    left, right = np.triu_indices(d)
+    return left, right
+
+
 def products(R: Array) -> Array:
     """Return the upper triangle of the outer product ``r r^T`` of each row r of R.
 
     Row i of the result has the d (d + 1) / 2 products of two entries of row i of R, in the order of
     ``np.triu_indices(d)``. The function :func:`symmetric` restores the full matrices.
     """
-    left, right = np.triu_indices(R.shape[1])
+    left, right = upper_triangle(R.shape[1])
     return R[:, left] * R[:, right]
 
 
@@ -170,7 +177,7 @@ def symmetric(packed: Array, d: int) -> Array:
     The entries of a row are in the order of ``np.triu_indices(d)``, as those of :func:`products`. The result
     has the shape (len(packed), d, d).
     """
-    left, right = np.triu_indices(d)
+    left, right = upper_triangle(d)
     full = np.empty((len(packed), d, d), packed.dtype)
     full[:, left, right] = packed
     full[:, right, left] = packed

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.factor_model import GROSS_ERROR, LEAST_SHARE, MOST_SHARE, FactorModel, shrink_variances
+from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -47,6 +49,8 @@ class State:
     time: int = 0  #: samples seen that were not empty; the clock by which old samples lose weight
     biases: BiasModel | None = None  #: mean and column biases, if entries are first explained by them
     selection: Selection | None = None  #: rank and weight chosen by held-out entries, if they were
+    gauge: Gauge | None = None  #: the units of the model; None for those of the data
+    model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
 
     @classmethod
     def start(cls, L: Array) -> State:
@@ -59,7 +63,7 @@ class State:
 
     def lock(self) -> State:
         """Make the arrays read-only, so that nobody can damage a model through them; return the state."""
-        for value in (self, self.statistics, self.scales, self.biases):
+        for value in (self, self.statistics, self.scales, self.biases, self.gauge, self.model):
             for item in vars(value).values() if value is not None else ():
                 if isinstance(item, np.ndarray):
                     item.flags.writeable = False
@@ -82,6 +86,39 @@ class State:
             return self.scales.residual_scale
         mean = seen.r / seen.weight
         return _entry_scale(self.L, seen.A / seen.weight - np.outer(mean, mean))
+
+    @cached_property
+    def factor_model(self) -> FactorModel | None:
+        """The factor model that the sums amount to, unless one was fitted; None in the units of the data.
+
+        The coefficients have the covariance of those learnt from. Residuals are too small by the numbers that
+        are fitted to each sample.
+        """
+        if self.model is not None:
+            return self.model
+        seen = self.statistics.centred()
+        if self.gauge is None or seen.residuals is None or not seen.weight:
+            return None
+        L = self.L.astype(np.float64, copy=False)
+        p, d = L.shape
+        eigenvalues, V = np.linalg.eigh(seen.A / seen.weight)
+        loadings = L @ (V * np.sqrt(np.maximum(eigenvalues, 0.0)))
+        t = self.statistics.t
+        location = np.zeros(p) if t is None or not self.statistics.has_mean else t / seen.weight
+        squares, counts, gross = seen.residuals.T
+        free = max(1.0 - d * seen.weight / max(float(counts.sum()), 1e-300), 0.25)
+        n_gross = max(seen.entries - float(counts.sum()), 0.0)
+        noise = shrink_variances(squares / free, counts)
+        share = min(max(n_gross / seen.entries, LEAST_SHARE), MOST_SHARE)
+        variance = float(gross.sum()) / n_gross if n_gross else 0.0
+        return FactorModel(
+            self.gauge,
+            np.column_stack([loadings, location]),
+            noise,
+            gross_share=share,
+            gross_variance=max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0),
+            center=t is not None,
+        )
 
     @property
     def coefficient_scale(self) -> float:
@@ -141,6 +178,20 @@ class Contribution:
     free_norm_weight: float = 0.0  #: the number n of samples in ``free_norm``
     multiplier_sums: Array | float = 0.0  #: sums of the multipliers of balls of several radii
 
+    @classmethod
+    def of_all(cls, state: State) -> Contribution:
+        """Return everything that a state has learnt as one contribution that replaces what was before."""
+        loss = state.statistics.loss
+        return cls(
+            state.n_samples,
+            state.time,
+            state.statistics,
+            state.scales,
+            Decay(0.0, 0.0, 0.0),
+            rank=state.L.shape[1],
+            loss=loss,
+        )
+
     def __sizeof__(self) -> int:
         """Return the size in bytes, which Dask asks for before it moves a contribution."""
         seen = self.statistics
@@ -183,6 +234,7 @@ def accumulate(state: State, added: Contribution) -> State:
         scales=state.scales.scaled(decay.past, decay.recent) + added.scales,
         time=state.time + added.n_full,
         biases=_add_biases(state.biases, added.biases, decay.biases),
+        model=None,
     )
 
 
@@ -204,5 +256,6 @@ def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:
     seen = state.statistics
     if not seen.weight:
         return 0.0
+    seen = seen.centred()
     fit = seen.quadratic(L64) - float(np.vdot(L64, seen.B))
     return (fit + seen.loss + norm.basis_value(L64)) / seen.weight

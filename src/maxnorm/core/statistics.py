@@ -10,6 +10,9 @@ from scipy.sparse import csr_array
 from maxnorm.core.linalg import products
 from maxnorm.core.types import Array, Mask
 
+# The square of the sum of samples must be this many times the sum of their squares for a mean to be learnt.
+MEAN_SQUARES = 2.0
+
 
 @dataclass(frozen=True, eq=False)
 class SufficientStatistics:
@@ -32,6 +35,10 @@ class SufficientStatistics:
     entries: float = 0.0  #: sum of the weights of the observed entries
     grams: Array | None = None  #: p x d (d + 1) / 2, per feature the sum of r r^T over its samples
     means: Array | None = None  #: p x 2, per feature the sum of z - e over its samples and of their weights
+    t: Array | None = None  #: p, sum of z - e, if the location of the data is learnt
+    #: p x 3, per feature the sum of the squares of the residuals of entries without noise, the sum of the
+    #: weights of these, and the sum of the squares of the noise; if noise variances are learnt
+    residuals: Array | None = None
 
     @classmethod
     def zeros(cls, n_features: int, n_components: int, *, per_feature: bool = False) -> SufficientStatistics:
@@ -56,6 +63,8 @@ class SufficientStatistics:
         penalty: Array,
         sample_weight: Array | None = None,
         observed: Mask | None = None,
+        *,
+        center: bool = False,
     ) -> SufficientStatistics:
         """Return the statistics of a dense batch.
 
@@ -72,6 +81,8 @@ class SufficientStatistics:
         observed : boolean array of shape (b, p), optional
             If given, every feature gets a Gram matrix of its own, and ``targets`` must be zero where an
             entry is not observed.
+        center : bool, default=False
+            Whether to sum up what the location is learnt from.
         """
         if sample_weight is None:
             sample_weight = np.ones(len(R))
@@ -94,6 +105,7 @@ class SufficientStatistics:
             entries=float(entries),
             grams=grams,
             means=means,
+            t=sample_weight @ targets if center else None,
         )
 
     @classmethod
@@ -125,6 +137,8 @@ class SufficientStatistics:
             entries=self.entries + other.entries,
             grams=None if self.grams is None or other.grams is None else self.grams + other.grams,
             means=None if self.means is None or other.means is None else self.means + other.means,
+            t=_total(self.t, other.t),
+            residuals=_total(self.residuals, other.residuals),
         )
 
     def scaled(self, factor: float) -> SufficientStatistics:
@@ -138,6 +152,42 @@ class SufficientStatistics:
             entries=factor * self.entries,
             grams=None if self.grams is None else factor * self.grams,
             means=None if self.means is None else factor * self.means,
+            t=None if self.t is None else factor * self.t,
+            residuals=None if self.residuals is None else factor * self.residuals,
+        )
+
+    def location(self, L: Array) -> Array | None:
+        """Return the location mu of samples mu + L r, given the basis; None if it is not learnt."""
+        if self.t is None:
+            return None
+        if not self.has_mean:
+            return np.zeros_like(self.t)
+        return (self.t - L @ self.r) / self.weight
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether the samples have a mean that is larger than its own error.
+
+        The mean of n samples about zero has about 1 / n of their mean square.
+        """
+        return self.t is not None and float(self.t @ self.t) > MEAN_SQUARES * 2.0 * self.loss
+
+    def centred(self) -> SufficientStatistics:
+        """Return the statistics of deviations of samples and coefficients from their means.
+
+        The basis that minimises the surrogate for them is the one that minimises it together with the
+        location. They are the statistics themselves if no location is learnt.
+        """
+        if self.t is None or not self.has_mean:
+            return self
+        mean = self.r / self.weight
+        return replace(
+            self,
+            A=self.A - np.outer(self.r, mean),
+            B=self.B - np.outer(self.t, mean),
+            r=np.zeros_like(self.r),
+            loss=self.loss - 0.5 * float(self.t @ self.t) / self.weight,
+            t=np.zeros_like(self.t),
         )
 
     def rescaled(self, c: float) -> SufficientStatistics:
@@ -162,3 +212,10 @@ class SufficientStatistics:
         gram = "per feature" if self.per_feature else "shared"
         p, d = self.B.shape
         return f"<statistics of {p} features, {d} components, Gram matrix {gram}, weight {self.weight:g}>"
+
+
+def _total(one: Array | None, other: Array | None) -> Array | None:
+    """Return the sum of two arrays; None stands for zeros."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

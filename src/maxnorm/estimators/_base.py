@@ -25,7 +25,7 @@ from maxnorm.core.batch import Batch, complaint_about_tiny, in_precision
 from maxnorm.core.blas import limited_blas
 from maxnorm.core.noise import NOISES, Noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm
-from maxnorm.core.state import State, surrogate
+from maxnorm.core.state import Contribution, State, surrogate
 from maxnorm.core.types import Array, Mask
 from maxnorm.dask.blocks import Blocks
 from maxnorm.dask.rounds import Answer, RoundSettings, apply_lazily, learn_blocks
@@ -39,6 +39,7 @@ from maxnorm.estimators.callbacks import (
     StopLearning,
     with_callbacks,
 )
+from maxnorm.estimators.factor_attributes import FactorModelMixin
 from maxnorm.estimators.validation import (
     BatchReader,
     Number,
@@ -52,10 +53,11 @@ from maxnorm.estimators.validation import (
     set_features,
     validate_array,
 )
-from maxnorm.learner import Learner, Progress, StepResult, apply, flush, take
+from maxnorm.learner import Learner, Progress, StepResult, apply, check_state, flush, refusing_overflow, take
 from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
 
+MUCH_REJECTED = 0.25  # share of the entries of X that are classified as gross errors
 RandomState = int | np.random.RandomState | None
 Samples = Any  # array-like, data frame, sparse matrix, Dask collection or Stream
 Auto = Literal["auto"]
@@ -165,11 +167,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     basis_update: BasisUpdate = "exact"
     max_iter: int | Auto
     tol: float
-    n_epochs: int
+    n_epochs: int | Auto
+    center: bool = False
+    scale: Auto | None = None
     init: str | ArrayLike
     random_state: RandomState
     _progress: Progress
 
+    _numbers = NUMBERS
     _keeps_sparse = False  # whether the entries that a sparse matrix does not store are missing, not zero
 
     # -- learning -------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             if isinstance(source, Batch) and (complaint := complaint_about_tiny(source)) is not None:
                 raise ValueError(complaint)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
-        self._warn_if_nearly_zero()
+        self._warn_of_rejection(learner)
         return self
 
     def partial_fit(self, X: Samples, y: object = None, *, callback: Callback | None = None) -> Self:
@@ -295,6 +300,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             "max_iter": self.max_iter,
             "tol": self.tol,
             "init": self._first_basis(),
+            "center": bool(self.center),
+            "scale": self.scale is not None,
         }
         return DenseLearner(**parameters | changes)
 
@@ -314,16 +321,46 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         return init
 
     def _fit_source(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
-        if self.n_epochs > 1 and isinstance(source, Stream) and not source.repeatable:
+        n_epochs = 1 if self.n_epochs == "auto" else self.n_epochs
+        rows = self._few_rows(learner, source) if self.n_epochs == "auto" else None
+        if rows is not None:
+            self._fit_rounds(learner, rows, monitor)
+            return
+        if n_epochs > 1 and isinstance(source, Stream) and not source.repeatable:
             raise StreamError(
-                f"{source.title}: can be read once only, but n_epochs={self.n_epochs}; pass a file, or a "
+                f"{source.title}: can be read once only, but n_epochs={n_epochs}; pass a file, or a "
                 "function that returns an iterator"
             )
-        with monitor.fit(self.n_epochs), suppress(StopLearning):
-            for _ in range(self.n_epochs):
+        with monitor.fit(n_epochs), suppress(StopLearning):
+            for _ in range(n_epochs):
                 with monitor.one_pass():
                     self._learn(learner, source, monitor.watch)
                     self._progress = flush(learner, self._progress, monitor.watch)
+
+    def _few_rows(self, learner: Learner, source: Batch | Stream | Blocks) -> Batch | None:
+        """Return all samples of a source if they are few enough to be used in every round."""
+        if not isinstance(learner, DenseLearner) or isinstance(source, Blocks):
+            return None
+        if isinstance(source, Stream) and not source.repeatable:
+            return None
+        parts, n_rows = [], 0
+        for _, batch in self._batches(source):
+            parts.append(batch)
+            n_rows += len(batch)
+            if not learner.makes_rounds(n_rows, batch.shape[1]):
+                return None
+        return Batch.join(parts)
+
+    def _fit_rounds(self, learner: Any, rows: Batch, monitor: Monitor) -> None:
+        """Fit the model to few samples, all of which are used in every round."""
+        watch = monitor.watch
+        self._draw_seed()  # as every fit does, although nothing is random here
+        with monitor.fit(1), suppress(StopLearning), monitor.one_pass(), refusing_overflow():
+            for state in learner.learn_in_rounds(rows):
+                check_state(state)
+                self._progress = Progress(state)
+                if watch is not None:
+                    watch(StepResult(state, Contribution.of_all(state), rows))
 
     def _keep(self, result: StepResult) -> None:
         """Let the model be what it is after a step, so that nothing is lost and callbacks can use it."""
@@ -399,8 +436,19 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         if not row:
             raise StreamError(f"{source.title}: has no samples")
 
-    def _warn_if_nearly_zero(self) -> None:
+    def _warn_of_rejection(self, learner: Learner) -> None:
+        """Warn if so many entries were rejected that the model may be one of the rest."""
         state = self._progress.state
+        model = learner.model_at(state)
+        if model is not None:
+            if model.gross_share > MUCH_REJECTED:
+                warnings.warn(
+                    f"{model.gross_share:.0%} of the entries of X were classified as gross errors. If they "
+                    "are not errors, pass noise='none'",
+                    UserWarning,
+                    stacklevel=3 + FIT_FRAMES,
+                )
+            return
         with limited_blas(1, *state.L.shape):
             rejects_entries = isinstance(self.noise, str) and self.noise in ("capped", "l1")
             if not rejects_entries or not state.is_nearly_zero:
@@ -414,13 +462,15 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     def _check_parameters(self) -> None:
         name = type(self).__name__
-        for parameter, allowed in NUMBERS.items():
+        for parameter, allowed in self._numbers.items():
             check_number(self, parameter, allowed)
         check_weight(self, "lambda1")
         check_weight(self, "lambda2")
         check_plugin(self, "noise", NOISES, Noise, NOISE_MEMBERS)
         check_plugin(self, "norm", NORMS, FactorNorm, NORM_MEMBERS)
         check_choice(self, "basis_update", ("exact", "bcd"))
+        check_choice(self, "center", (False, True))
+        check_choice(self, "scale", ("auto", None))
         for parameter, weight in (("noise", "lambda2"), ("norm", "lambda1")):
             if not isinstance(getattr(self, parameter), str) and getattr(self, weight) != "auto":
                 raise ValueError(
@@ -455,9 +505,11 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         return Decomposition(*self._apply(X, DecompositionAnswer()))
 
     def score_samples(self, X: Samples) -> Array:
-        """Return the score of each sample, minus its loss in Eq. (2.9).
+        """Return the score of each sample.
 
-        The higher the score, the better the sample fits the model; unusual samples have low scores.
+        With ``center`` or ``scale`` it is the log-likelihood of the observed entries, as for scikit-learn's
+        ``PCA``; otherwise it is minus the loss in Eq. (2.9). The higher the score, the better the sample fits
+        the model; unusual samples have low scores.
 
         Parameters
         ----------
@@ -467,14 +519,15 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         Returns
         -------
         scores : ndarray of shape (n_samples,), or Dask array for a Dask collection
-            The score of each sample, at most zero.
+            The score of each sample.
         """
-        return self._apply(X, ScoreAnswer())[0]
+        return self._apply(X, ScoreAnswer(self._learner()))[0]
 
     def score(self, X: Samples, y: object = None) -> float:
         """Return the mean of :meth:`score_samples`.
 
-        A higher rank always explains held-out samples better, so that the score compares samples, not ranks.
+        The log-likelihood of held-out samples finds the rank. The loss does not: it always falls with the
+        rank, so that it compares samples only.
 
         Parameters
         ----------
@@ -544,7 +597,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     @property
     def components_(self) -> Array:
-        """Basis vectors in rows, a read-only array of shape (n_components, n_features)."""
+        """Basis vectors in rows, an array of shape (n_components, n_features)."""
         return self.state_.L.T
 
     @property
@@ -603,8 +656,6 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
     """Estimators whose ``transform`` returns coefficients in ``components_``."""
 
-    components_: Array
-
     def inverse_transform(self, R: ArrayLike) -> Array:
         """Return the low-rank samples that have given coefficients.
 
@@ -616,25 +667,29 @@ class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The product of the coefficients with ``components_``.
+            The product of the coefficients with ``components_``, plus the mean if there is one.
         """
         check_is_fitted(self)
         coefficients = check_array(R, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="R")
-        basis = self.components_
+        basis: Array = self.components_
         if coefficients.shape[1] != len(basis):
             raise ValueError(
                 f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
                 f"{len(basis)} components; pass what transform returned"
             )
-        return coefficients @ basis
+        low_rank = coefficients @ basis
+        mean = getattr(self, "mean_", None)
+        return low_rank if mean is None else low_rank + mean.astype(coefficients.dtype, copy=False)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
 
-class OnlineDecomposition(CoefficientsMixin, OnlineFactorisation):
+class OnlineDecomposition(FactorModelMixin, CoefficientsMixin, OnlineFactorisation):
     """Estimators that decompose samples; ``transform`` returns their coefficients."""
+
+    _numbers = NUMBERS | {"n_epochs": Number(Integral, 1, alternatives=("auto",))}
 
     def transform(self, X: Samples) -> Array:
         """Return the coefficients of samples in the learnt basis, solved to the tolerance ``tol``.

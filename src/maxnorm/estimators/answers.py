@@ -57,11 +57,30 @@ class CoefficientAnswer:
 
 @dataclass(frozen=True)
 class ScoreAnswer:
-    """The score of each sample, which is minus its loss."""
+    """The score of each sample: its log-likelihood under the factor model or, without one, minus its loss."""
+
+    learner: Any
 
     def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
         """Return the scores of the samples."""
-        return (-code.loss,)
+        model = self.learner.model_at(state)
+        return (-code.loss,) if model is None else (model.log_likelihood(*model.standardised(block)),)
+
+    def outputs(self, state: State) -> tuple[Output, ...]:
+        """Return the shape of the result."""
+        return (Output(np.float64, is_matrix=False),)
+
+
+@dataclass(frozen=True)
+class DistanceAnswer:
+    """The squared Mahalanobis distance of each sample."""
+
+    learner: Any
+
+    def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
+        """Return the distances of the samples."""
+        model = self.learner.model_at(state)
+        return (model.distances(*model.standardised(block))[0],)
 
     def outputs(self, state: State) -> tuple[Output, ...]:
         """Return the shape of the result."""

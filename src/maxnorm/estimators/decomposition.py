@@ -29,8 +29,8 @@ class MaxNormDecomposition(OnlineDecomposition):
     n_components : int, "auto" or None, default=None
         Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
         the error on entries that are held out of the first samples. None means 10, or half the number of
-        features if there are fewer than 20. Data are not centred: with a non-zero mean, add one to
-        n_components.
+        features if there are fewer than 20. Without ``center``, add one to n_components if the data have a
+        mean.
     norm : {"max", "nuclear"} or FactorNorm, default="max"
         Norm of the low-rank part: the max-norm, the nuclear norm of :class:`OnlineRobustPCA`, or an
         instance of a subclass of :class:`maxnorm.core.norms.FactorNorm`.
@@ -64,8 +64,14 @@ class MaxNormDecomposition(OnlineDecomposition):
         and up to 1000 in ``transform``.
     tol : float, default=1e-6
         Relative accuracy of the coefficients, as a KKT residual.
-    n_epochs : int, default=1
-        Number of passes of ``fit`` over the data.
+    n_epochs : int or "auto", default=1
+        Number of passes of ``fit`` over the data. "auto" makes rounds over all samples as long as they
+        improve the factor model, if the samples are few and nothing else is set; otherwise it makes one pass.
+    center : bool, default=False
+        Whether the location of the samples is learnt. If not, a mean needs a component of its own.
+    scale : "auto" or None, default=None
+        "auto" gives every feature its own scale, so that units do not matter; ``lambda1`` and ``lambda2``
+        then refer to samples in units of these scales. None is for features of one unit.
     init : "random" or array-like of shape (n_components, n_features), default="random"
         First basis. A random basis is orthonormal and is scaled to the data.
     random_state : int, RandomState or None, default=None
@@ -74,7 +80,19 @@ class MaxNormDecomposition(OnlineDecomposition):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector per row; read-only.
+        The basis, one vector per row. With ``center`` or ``scale`` these are the principal axes of the
+        low-rank part, orthonormal and in decreasing order of variance.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the samples without gross errors; zero without ``center``.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
+        need ``center`` or ``scale``, and weights and noise that are not set.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Share of each component in the variance of samples without gross errors.
+    singular_values_ : ndarray of shape (n_components,)
+        Singular values of the low-rank part of the samples learnt from.
+    noise_variance_ : ndarray of shape (n_features,)
+        Variance of the dense noise of each feature.
     n_components_ : int
         Number of components.
     n_samples_seen_ : int
@@ -146,7 +164,9 @@ class MaxNormDecomposition(OnlineDecomposition):
         basis_update: BasisUpdate = "exact",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
-        n_epochs: int = 1,
+        n_epochs: int | Literal["auto"] = 1,
+        center: bool = False,
+        scale: Literal["auto"] | None = None,
         init: str | ArrayLike = "random",
         random_state: RandomState = None,
     ) -> None:
@@ -162,6 +182,8 @@ class MaxNormDecomposition(OnlineDecomposition):
         self.max_iter = max_iter
         self.tol = tol
         self.n_epochs = n_epochs
+        self.center = center
+        self.scale = scale
         self.init = init
         self.random_state = random_state
 
@@ -179,8 +201,8 @@ class OnlineRobustPCA(OnlineDecomposition):
     n_components : int, "auto" or None, default=None
         Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
         the error on entries that are held out of the first samples. None means 10, or half the number of
-        features if there are fewer than 20. Data are not centred: with a non-zero mean, add one to
-        n_components.
+        features if there are fewer than 20. Without ``center``, add one to n_components if the data have a
+        mean.
     noise : {"capped", "l1", "l21", "squared", "none"} or Noise, default="capped"
         What is unusual in the data. "capped" and "l1" find gross errors in single entries: "capped" rejects
         them, "l1" limits their influence and is the paper's choice. "l21" finds samples that are entirely
@@ -208,8 +230,14 @@ class OnlineRobustPCA(OnlineDecomposition):
         and up to 1000 in ``transform``.
     tol : float, default=1e-6
         Relative accuracy of the coefficients, as a KKT residual.
-    n_epochs : int, default=1
-        Number of passes of ``fit`` over the data.
+    n_epochs : int or "auto", default=1
+        Number of passes of ``fit`` over the data. "auto" makes rounds over all samples as long as they
+        improve the factor model, if the samples are few and nothing else is set; otherwise it makes one pass.
+    center : bool, default=False
+        Whether the location of the samples is learnt. If not, a mean needs a component of its own.
+    scale : "auto" or None, default=None
+        "auto" gives every feature its own scale, so that units do not matter; ``lambda1`` and ``lambda2``
+        then refer to samples in units of these scales. None is for features of one unit.
     init : "random" or array-like of shape (n_components, n_features), default="random"
         First basis. A random basis is orthonormal and is scaled to the data.
     random_state : int, RandomState or None, default=None
@@ -218,7 +246,19 @@ class OnlineRobustPCA(OnlineDecomposition):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector per row; read-only.
+        The basis, one vector per row. With ``center`` or ``scale`` these are the principal axes of the
+        low-rank part, orthonormal and in decreasing order of variance.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the samples without gross errors; zero without ``center``.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
+        need ``center`` or ``scale``, and weights and noise that are not set.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Share of each component in the variance of samples without gross errors.
+    singular_values_ : ndarray of shape (n_components,)
+        Singular values of the low-rank part of the samples learnt from.
+    noise_variance_ : ndarray of shape (n_features,)
+        Variance of the dense noise of each feature.
     n_components_ : int
         Number of components.
     n_samples_seen_ : int
@@ -277,7 +317,9 @@ class OnlineRobustPCA(OnlineDecomposition):
         half_life: float | None = None,
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
-        n_epochs: int = 1,
+        n_epochs: int | Literal["auto"] = 1,
+        center: bool = False,
+        scale: Literal["auto"] | None = None,
         init: str | ArrayLike = "random",
         random_state: RandomState = None,
     ) -> None:
@@ -291,5 +333,7 @@ class OnlineRobustPCA(OnlineDecomposition):
         self.max_iter = max_iter
         self.tol = tol
         self.n_epochs = n_epochs
+        self.center = center
+        self.scale = scale
         self.init = init
         self.random_state = random_state

@@ -216,10 +216,10 @@ def check_weight(estimator: BaseEstimator, parameter: str) -> None:
         raise ValueError(f"{invalid(estimator, parameter, allowed)}; rescale X if it needs such a weight")
 
 
-def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[str]) -> None:
-    """Raise an error if a parameter of an estimator is not one of some words."""
+def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[object]) -> None:
+    """Raise an error if a parameter of an estimator is not one of some values."""
     value, choices = getattr(estimator, parameter), tuple(choices)
-    if not isinstance(value, str) or value not in choices:
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise invalid(estimator, parameter, either(list(map(repr, choices))))
 
 

@@ -1,0 +1,122 @@
+"""Samples explained by a factor model: their encoding, and what they add to the sums of the learner."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from maxnorm.core.batch import Batch
+from maxnorm.core.defaults import SWEEPS
+from maxnorm.core.encoding import Encoding
+from maxnorm.core.factor_model import FactorModel
+from maxnorm.core.linalg import row_norms, symmetric, upper_triangle
+from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
+from maxnorm.core.state import Contribution, Decay, remaining_weight
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.core.types import Array
+
+
+def encode_by_model(batch: Batch, model: FactorModel, max_iter: int) -> Encoding:
+    """Return the encoding of samples by a factor model, with coefficients along its principal axes.
+
+    Entries that are more likely gross errors than not are noise.
+    """
+    T, observed = model.standardised(batch)
+    known, weights, n_iter, converged = model.encode(T, observed, max_iter)
+    axes = model.principal
+    R = known.R @ axes.turn
+    deviation = np.where(observed, T - known.fitted, 0.0) * model.gauge.scale
+    E = np.where(weights < 0.5, deviation, 0.0)
+    return Encoding(
+        R=R.astype(batch.dtype, copy=False),
+        E=E.astype(batch.dtype, copy=False),
+        residual=(deviation - E).astype(batch.dtype, copy=False),
+        loss=np.zeros(len(T)),
+        penalty=np.zeros(len(T)),
+        free_norm=row_norms(R),
+        rank=model.n_components,
+        n_iter=n_iter,
+        converged=converged,
+        offset=model.mean,
+        basis=axes.vectors,
+    )
+
+
+def measure_by_model(
+    batch: Batch,
+    L: Array,
+    model: FactorModel,
+    location: Array | None,
+    time: int,
+    forgetting: float,
+    half_life: float | None,
+) -> Contribution:
+    """Return the contribution of a batch that is explained by a factor model.
+
+    Entries that are missing or gross errors count as the model predicts them, and the uncertainty of the
+    coefficients counts in the sums.
+
+    Parameters
+    ----------
+    batch : Batch
+        Samples that begin at time ``time``.
+    L : array of shape (p, d)
+        The basis in which the sums are taken, in units of the gauge.
+    model : FactorModel
+        The model.
+    location : array of shape (p,) or None
+        The location that belongs to the basis, or None if none is learnt.
+    time : int
+        Number of samples before the batch.
+    forgetting, half_life : float
+        How samples lose weight.
+    """
+    n_samples, full = len(batch), batch.n_observed > 0
+    if not full.all():
+        batch = batch[np.flatnonzero(full)]
+    if not len(batch):
+        nothing = SufficientStatistics.zeros(*L.shape)
+        return Contribution(n_samples, 0, nothing, Scales(), Decay(), L.shape[1])
+    T, observed = model.standardised(batch)
+    known, W, _, _ = model.encode(T, observed, SWEEPS.learning[1])
+    L64 = L.astype(np.float64, copy=False)
+    origin = np.zeros(len(L)) if location is None else location
+    # The model has its own coefficients, of mean zero and variance one.
+    inverse = np.linalg.pinv(L64)
+    root = inverse @ model.loadings
+    R = known.R @ root.T + inverse @ (model.location - origin)
+    now = time + len(T)
+    weights = remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life)
+    targets = W * T + (1.0 - W) * known.fitted
+    statistics = SufficientStatistics.from_batch(
+        targets, R, np.zeros(len(T)), weights, center=location is not None
+    )
+    d = L.shape[1]
+    left, right = upper_triangle(d)
+    S = (root @ known.S @ root.T)[:, left, right] * weights[:, None]
+    imputed = np.einsum("ijk,ik->ij", symmetric((1.0 - W).T @ S, d), L64)
+    deviation = np.where(observed, T - known.fitted, 0.0)
+    clean = W * deviation**2
+    E = np.where(W < 0.5, deviation, 0.0)
+    statistics = replace(
+        statistics,
+        A=statistics.A + symmetric(S.sum(axis=0)[None], d)[0],
+        B=statistics.B + imputed,
+        residuals=np.column_stack([weights @ clean, weights @ W, weights @ (deviation**2 - clean)]),
+    )
+    powers = (forgetting, PAST_POWER, RECENT_POWER)
+    decay = Decay(*(float(remaining_weight(time, now, power, half_life)) for power in powers))
+    norm = float(np.quantile(row_norms(R), 0.9))
+    return Contribution(
+        n_samples,
+        len(T),
+        statistics,
+        Scales.from_batch(np.where(observed, T - origin, 0.0), E, deviation, observed),
+        decay,
+        d,
+        loss=0.5 * float(clean.sum()),
+        free_norm=len(T) * math.log(norm) if norm else 0.0,
+        free_norm_weight=float(len(T)) if norm else 0.0,
+    )

@@ -1,0 +1,209 @@
+"""The factor model of data that fit into memory, fitted in rounds from two robust starts.
+
+One pass over a stream is enough if the stream is long. Few samples deserve more: here all of them are used in
+every round, and rounds are made as long as the evidence of the model grows. The result is a state, from which
+the online learner can go on with more samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maxnorm.core.batch import Batch
+from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel, Posterior
+from maxnorm.core.gauge import Gauge
+from maxnorm.core.linalg import robust_scale, row_norms
+from maxnorm.core.scales import Scales
+from maxnorm.core.state import State
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.core.types import Array, Mask
+
+
+@dataclass(frozen=True)
+class RoundsRule:
+    """How many rounds are made, and from where."""
+
+    trimmed: float = 4.0  #: deviations beyond which the first start leaves entries out
+    clipped: float = 0.95  #: quantile at which the second start cuts the entries of each feature
+    unjudged: int = 2  #: rounds before entries are judged
+    early: int = 20  #: rounds with nearly equal noise variances, after which the better start is kept
+    early_variation: float = 0.05  #: variance of the logarithms of the noise variances in early rounds
+    most: int = 100  #: rounds altogether
+    improvement: float = 1e-4  #: least gain of evidence per entry and round to go on
+    supported: float = 0.05  #: least information of a sample about a coefficient to keep its component
+    components: tuple[int, int] = (10, 30)  #: for which evidence is sought, as many as there is time for
+    work: float = 2.0**29  #: n p d^2, above which rounds take too long
+
+
+ROUNDS = RoundsRule()
+
+
+class Fit(NamedTuple):
+    """A model, the weights of the entries, and the evidence before each round that led to it."""
+
+    model: FactorModel
+    weights: Array
+    evidence: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """Standardised samples, to which a factor model is fitted in rounds."""
+
+    gauge: Gauge
+    T: Array  #: n x p, samples in units of the gauge; missing entries are zero
+    observed: Mask
+    sample_weight: Array
+    is_robust: bool = True  #: whether there may be gross errors
+    center: bool = True
+
+    @classmethod
+    def of(cls, rows: Batch, *, is_robust: bool = True, center: bool = True, scale: bool = True) -> Rounds:
+        """Return the rounds for the samples of a batch, in units that follow from them."""
+        Z, observed = rows.dense()
+        gauge = Gauge.of(Z, observed, center=center, scale="feature" if scale else "common")
+        there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
+        return cls(gauge, gauge.standardise(Z, observed), there, np.ones(len(Z)), is_robust, center)
+
+    def fits(self, n_components: int, *, prune: bool) -> Iterator[Fit]:
+        """Yield a model after every round from the start with the most evidence, while the evidence grows.
+
+        Parameters
+        ----------
+        n_components : int
+            Number of components.
+        prune : bool
+            Whether components that the data do not support are removed.
+        """
+        kinds = ("trimmed", "clipped") if self.is_robust else ("plain",)
+        fits = [self.early_rounds(self.start(kind, n_components)) for kind in kinds]
+        fit = max(fits, key=lambda fit: fit.evidence[-1])
+        yield fit
+        for number in range(ROUNDS.early, ROUNDS.most):
+            before, fit = fit, self.one_round(fit, self.is_robust, math.inf)
+            if prune:
+                fit = fit._replace(model=without_unsupported(fit.model))
+            yield fit
+            gain = fit.evidence[-1] - before.evidence[-1]
+            if gain < ROUNDS.improvement and number >= ROUNDS.early + ROUNDS.unjudged:
+                break
+
+    def start(self, kind: str, n_components: int) -> Fit:
+        """Return a first model: principal components of the samples, with care for large entries.
+
+        Entries beyond a few deviations are left out, or cut at a quantile of their feature. The first is
+        right if they are gross errors, the second if they are narrow peaks or one of two groups of samples.
+        """
+        T, weights = self.T, self.observed.astype(np.float64)
+        if kind == "trimmed":
+            weights = np.where(np.abs(T) <= ROUNDS.trimmed, weights, 0.0)
+        elif kind == "clipped":
+            limit = np.quantile(np.abs(T), ROUNDS.clipped, axis=0)
+            T = np.clip(T, -limit, limit)
+        counts = np.maximum(weights.sum(axis=0), 1.0)
+        location = (weights * T).sum(axis=0) / counts if self.center else np.zeros(T.shape[1])
+        deviations = weights * (T - location)
+        L = principal_axes(deviations, n_components) / max(float(weights.mean()), 0.05)
+        variance = np.einsum("ij,ij->j", deviations, deviations) / counts
+        noise = np.maximum(variance - 0.9 * np.einsum("ij,ij->i", L, L), 0.1 * variance + 1e-3)
+        p, d = L.shape
+        covariances = np.broadcast_to(SMALLEST_NOISE * np.eye(d + 1), (p, d + 1, d + 1))
+        basis = np.column_stack([L, location])
+        model = FactorModel(self.gauge, basis, noise, covariances, np.ones(d), center=self.center)
+        return Fit(model, weights)
+
+    def early_rounds(self, fit: Fit) -> Fit:
+        """Return the model after rounds in which noise variances are nearly equal.
+
+        While the loadings are poor, a feature with gross errors would otherwise pass for a noisy one.
+        """
+        for number in range(ROUNDS.early):
+            fit = self.one_round(fit, self.is_robust and number >= ROUNDS.unjudged, ROUNDS.early_variation)
+        return fit
+
+    def one_round(self, fit: Fit, judging: bool, variation: float) -> Fit:
+        """Return the model after one round."""
+        model = fit.model
+        sums, weights = model.measure(self.T, self.observed, fit.weights, self.sample_weight, judging=judging)
+        evidence = (*fit.evidence, model.evidence(sums))
+        return Fit(model.updated(sums, most_variation=variation, judging=judging), weights, evidence)
+
+    def sum_residuals(self, fit: Fit, known: Posterior) -> Array:
+        """Return the sums from which the online learner goes on learning noise variances."""
+        counts = fit.weights.sum(axis=0)
+        free = max(1.0 - fit.model.n_components * len(self.T) / max(float(counts.sum()), 1.0), 0.25)
+        gross = np.where(self.observed, (1.0 - fit.weights) * (self.T - known.fitted) ** 2, 0.0)
+        return np.column_stack([fit.model.noise * counts * free, counts, gross.sum(axis=0)])
+
+    def state(self, fit: Fit, dtype: np.dtype[Any], *, in_ball: bool) -> State:
+        """Return the state of a learner that has learnt what a fit has found.
+
+        Its sums are those of samples that the model describes exactly, so that the update of the basis leaves
+        the basis as it is. If ``in_ball``, the coefficients are scaled as the max-norm wants them.
+        """
+        model, n = fit.model, len(self.T)
+        known = model.expect(self.T, fit.weights)
+        c = 2.0 * float(np.quantile(row_norms(known.R), 0.9)) if in_ball else 1.0
+        c = c if c > 0.0 else 1.0
+        d, location = model.n_components, model.location
+        L = model.loadings * c
+        variance = float(np.vdot(L, L)) / c**2 + float(location @ location) + float(model.noise.sum())
+        statistics = SufficientStatistics(
+            A=n / c**2 * np.eye(d),
+            B=n / c**2 * L,
+            r=np.zeros(d),
+            loss=0.5 * n * variance,
+            weight=float(n),
+            entries=float(n * len(L)),
+            t=n * location if self.center else None,
+            residuals=self.sum_residuals(fit, known),
+        )
+        rejected = np.where(self.observed, fit.weights < 0.5, False)
+        seen = self.observed.sum(axis=0, dtype=np.float64)
+        residual = n * 0.5 * math.log(float(np.median(model.noise)))
+        scales = Scales(
+            entry=n * math.log(robust_scale(self.T) or 1.0),
+            residual=residual,
+            noisy=rejected.sum(axis=0, dtype=np.float64),
+            seen=seen,
+            weight=float(n),
+            recent_residual=residual,
+            recent_noisy=n * float(rejected.sum() / max(seen.sum(), 1.0)),
+            recent_weight=float(n),
+        )
+        return State(
+            L.astype(dtype),
+            statistics,
+            scales,
+            n_samples=n,
+            n_steps=len(fit.evidence),
+            time=n,
+            gauge=self.gauge,
+            model=model,
+        )
+
+
+def principal_axes(X: Array, n_components: int) -> Array:
+    """Return the first principal axes of X, about zero, multiplied by their standard deviations."""
+    n, p = X.shape
+    if n < p:
+        values, U = np.linalg.eigh(X @ X.T)
+        axes = X.T @ (U[:, ::-1][:, :n_components] / math.sqrt(n))
+    else:
+        values, V = np.linalg.eigh(X.T @ X)
+        axes = V[:, ::-1][:, :n_components] * np.sqrt(np.maximum(values[::-1][:n_components], 0.0) / n)
+    return np.hstack([axes, np.zeros((p, n_components - axes.shape[1]))])
+
+
+def without_unsupported(model: FactorModel) -> FactorModel:
+    """Return the model without components of which a sample tells next to nothing; one remains."""
+    L = model.loadings
+    information = np.einsum("ij,ij->j", L, L / model.noise[:, None])
+    supported = information >= ROUNDS.supported
+    supported[0] = True
+    return model if supported.all() else model.keep(supported)

@@ -1,0 +1,65 @@
+"""The units of a model: robust, of each feature alone, and defined for every kind of feature."""
+
+import numpy as np
+import pytest
+
+from maxnorm.core.gauge import Gauge, feature_scale
+
+RNG = np.random.default_rng(0)
+NORMAL = RNG.standard_normal(2000)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
+def test_the_scale_withstands_gross_errors(share):
+    wrong = np.random.default_rng(1).random(2000) < share
+    scale = feature_scale(np.where(wrong, 1000.0 * np.sign(NORMAL), NORMAL))
+    assert 0.85 < scale < 1.3
+
+
+@pytest.mark.parametrize(
+    ("feature", "least", "most"),
+    [
+        (np.full(100, 5.0), 5.0, 5.0),
+        (np.zeros(100), 1.0, 1.0),
+        (np.repeat([0.0, 1.0], [95, 5]), 0.1, 1.0),
+        (np.repeat([0.0, 1.0], [50, 50]), 0.3, 1.0),
+        (np.repeat([0.0, 1.0, 1e6], [90, 8, 2]), 0.1, 1.0),
+        (np.array([3.0]), 3.0, 3.0),
+    ],
+    ids=["constant", "zero", "rarely one", "two values", "rarely one and errors", "a single sample"],
+)
+def test_every_feature_has_a_scale(feature, least, most):
+    scale = Gauge.of(feature[:, None], None).scale[0]
+    assert least <= scale <= most
+
+
+def test_the_gauge_follows_the_units_of_each_feature():
+    X = RNG.standard_normal((50, 4)) + 3.0
+    unit, origin = np.array([1e-4, 1.0, 1e4, 2.0]), np.array([0.0, 5.0, -7.0, 1e3])
+    first, second = Gauge.of(X, None), Gauge.of(X * unit + origin, None)
+    np.testing.assert_allclose(second.centre, first.centre * unit + origin)
+    np.testing.assert_allclose(second.scale, first.scale * unit, rtol=1e-9)
+
+
+def test_missing_entries_do_not_count():
+    X = RNG.standard_normal((60, 3))
+    observed = RNG.random(X.shape) < 0.7
+    observed[:, 2] = False
+    gauge = Gauge.of(np.where(observed, X, 1e9), observed)
+    for j in range(2):
+        alone = Gauge.of(X[observed[:, j], j][:, None], None)
+        assert gauge.scale[j] == alone.scale[0]
+    assert gauge.scale[2] == 1.0
+    T = gauge.standardise(np.where(observed, X, np.nan), observed)
+    assert np.isfinite(T).all()
+    assert not T[~observed].any()
+
+
+def test_differences_within_their_errors_are_dropped():
+    same = Gauge.of(RNG.standard_normal((300, 50)), None).plausible(300)
+    assert np.ptp(same.scale) == 0.0
+    assert not same.centre.any()
+    X = RNG.standard_normal((300, 50)) * np.linspace(1.0, 10.0, 50) + 2.0
+    gauge = Gauge.of(X, None)
+    assert np.array_equal(gauge.plausible(300).scale, gauge.scale)
+    assert np.array_equal(gauge.plausible(300).centre, gauge.centre)

@@ -1,0 +1,205 @@
+"""Decompositions of everyday data: location, units, few rows, and what users of PCA look for."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.decomposition import PCA, FactorAnalysis
+from sklearn.model_selection import GridSearchCV
+
+import maxnorm
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm.core.norms import NuclearNorm
+from maxnorm.core.statistics import SufficientStatistics
+
+EVERYDAY = {"center": True, "scale": "auto", "n_epochs": "auto", "random_state": 0}
+BOTH = pytest.mark.parametrize("kind", [MaxNormDecomposition, OnlineRobustPCA])
+
+
+def corrupted(n, p=20, rank=3, noise=0.05, gross=0.1, seed=0):
+    """Return data with gross errors, a mean and units, and the part without errors and noise."""
+    rng = np.random.default_rng([n, seed])
+    unit, mean = 10.0 ** rng.uniform(-2, 2, p), rng.uniform(-10, 10, p)
+    low_rank = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, p)) + mean
+    errors = (rng.random((n, p)) < gross) * rng.uniform(-20.0, 20.0, (n, p))
+    return (low_rank + noise * np.sqrt(rank) * rng.standard_normal((n, p)) + errors) * unit, low_rank * unit
+
+
+def error(found, true):
+    """Return the root mean square error in units of the deviations of the features."""
+    return float(np.sqrt(np.mean(((found - true) / true.std(axis=0)) ** 2)))
+
+
+@BOTH
+def test_the_parts_add_up_and_follow_from_components_and_mean(kind):
+    X, _ = corrupted(80)
+    model = kind(5, **EVERYDAY).fit(X)
+    parts = model.decompose(X)
+    np.testing.assert_allclose(parts.low_rank + parts.noise + parts.residual, X, rtol=1e-10)
+    assert not (parts.noise * parts.residual).any()
+    np.testing.assert_allclose(
+        parts.coefficients @ model.components_ + model.mean_, parts.low_rank, rtol=1e-8
+    )
+    np.testing.assert_allclose(model.inverse_transform(model.transform(X)), parts.low_rank, rtol=1e-8)
+
+
+@BOTH
+@pytest.mark.parametrize(("n_samples", "n_epochs"), [(60, "auto"), (2000, "auto"), (2000, 1)])
+def test_units_means_and_gross_errors_are_no_obstacle(kind, n_samples, n_epochs):
+    X, true = corrupted(n_samples)
+    model = kind(3, **EVERYDAY | {"n_epochs": n_epochs}).fit(X)
+    assert error(model.decompose(X).low_rank, true) < (0.05 if n_epochs == "auto" else 0.06)
+
+
+@BOTH
+def test_the_components_are_principal_axes(kind):
+    X = load_wine().data
+    model = kind(4, **EVERYDAY).fit(X)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(4), atol=1e-10)
+    assert (np.diff(model.explained_variance_) <= 0.0).all()
+    largest = np.abs(model.components_).argmax(axis=1)
+    assert (model.components_[np.arange(4), largest] > 0.0).all()
+    model.components_[:] = 0.0  # a copy, which may be changed
+    assert model.components_.any()
+    assert 0.0 < model.explained_variance_ratio_.sum() < 1.0
+    np.testing.assert_allclose(model.singular_values_, np.sqrt((len(X) - 1) * model.explained_variance_))
+
+
+def test_covariance_precision_and_distances_belong_together():
+    X = load_iris().data
+    model = MaxNormDecomposition(2, **EVERYDAY).fit(X)
+    covariance, precision = model.get_covariance(), model.get_precision()
+    np.testing.assert_allclose(covariance @ precision, np.eye(4), atol=1e-8)
+    deviations = X - model.mean_
+    np.testing.assert_allclose(
+        model.mahalanobis(X), np.einsum("ij,jk,ik->i", deviations, precision, deviations), rtol=1e-8
+    )
+    assert np.linalg.norm(covariance - np.cov(X.T)) < 0.1 * np.linalg.norm(np.cov(X.T))
+
+
+def test_the_score_is_a_log_likelihood_like_that_of_factor_analysis():
+    X = np.random.default_rng(0).standard_normal((500, 3)) @ np.random.default_rng(1).standard_normal((3, 12))
+    X += 0.3 * np.random.default_rng(2).standard_normal(X.shape)
+    model = MaxNormDecomposition(3, noise="none", **EVERYDAY).fit(X)
+    assert model.score(X) == pytest.approx(FactorAnalysis(3).fit(X).score(X), abs=0.05)
+    assert model.score(X) == pytest.approx(np.mean(model.score_samples(X)))
+
+
+def test_cross_validation_finds_the_rank():
+    X, _ = corrupted(150, rank=3, gross=0.0)
+    search = GridSearchCV(MaxNormDecomposition(**EVERYDAY), {"n_components": [1, 2, 3, 5, 8]}, cv=3).fit(X)
+    assert search.best_params_["n_components"] in (3, 5)
+    assert MaxNormDecomposition("auto", **EVERYDAY).fit(X).n_components_ == 3
+
+
+def test_clean_data_give_the_subspace_of_pca():
+    X, _ = corrupted(300, noise=0.02, gross=0.0)
+    X = X / X.std(axis=0)
+    model = MaxNormDecomposition(3, **EVERYDAY).fit(X)
+    pca = PCA(3).fit(X)
+    cosines = np.linalg.svd(model.components_ @ pca.components_.T, compute_uv=False)
+    assert cosines.min() > 0.9999
+    np.testing.assert_allclose(model.explained_variance_, pca.explained_variance_, rtol=0.05)
+    np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=0.01)
+
+
+def test_gaps_are_filled_and_a_gap_alone_is_not_unusual():
+    X, true = corrupted(200, gross=0.0)
+    model = MaxNormDecomposition(3, **EVERYDAY).fit(X)
+    hidden = np.random.default_rng(0).random(X.shape) < 0.4
+    Z = np.where(hidden, np.nan, X)
+    filled = model.decompose(Z).low_rank
+    assert error(np.where(hidden, filled, true), true) < 0.1
+    per_entry = model.score_samples(Z) / (~hidden).sum(axis=1)
+    assert np.mean(model.mahalanobis(Z) / (~hidden).sum(axis=1)) == pytest.approx(1.0, abs=0.25)
+    assert np.isfinite(per_entry).all()
+
+
+@BOTH
+def test_learning_goes_on_after_rounds(kind):
+    X, true = corrupted(400)
+    model = kind(3, **EVERYDAY).fit(X[:100])
+    before = error(model.decompose(X).low_rank, true)
+    for rows in np.array_split(X[100:], 6):
+        model.partial_fit(rows)
+    assert model.n_samples_seen_ == 400
+    assert error(model.decompose(X).low_rank, true) < 1.2 * before
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_model_is_saved_with_its_units(kind, dtype, tmp_path):
+    X, _ = corrupted(60)
+    model = kind("auto", **EVERYDAY).fit(X.astype(dtype))
+    model.save(tmp_path / "m.maxnorm")
+    again = maxnorm.load(tmp_path / "m.maxnorm")
+    for name in ("components_", "mean_", "noise_variance_", "explained_variance_"):
+        assert np.array_equal(getattr(again, name), getattr(model, name))
+    assert np.array_equal(again.transform(X.astype(dtype)), model.transform(X.astype(dtype)))
+    assert again.transform(X.astype(dtype)).dtype == dtype
+
+
+def test_a_small_file_is_fitted_like_an_array(tmp_path):
+    X, _ = corrupted(60)
+    np.save(tmp_path / "x.npy", X)
+    model = MaxNormDecomposition(3, **EVERYDAY)
+    from_file = clone(model).fit(open_stream(tmp_path / "x.npy"))
+    assert np.array_equal(from_file.components_, model.fit(X).components_)
+
+
+def test_centred_sums_are_those_of_an_explicit_intercept():
+    """The basis and the location together minimise the surrogate."""
+    rng = np.random.default_rng(0)
+    R = rng.standard_normal((50, 3)) + 1.0
+    targets = R @ rng.standard_normal((3, 8)) + rng.standard_normal((50, 8)) + 5.0 * rng.standard_normal(8)
+    weights = rng.uniform(0.5, 1.0, 50)
+    seen = SufficientStatistics.from_batch(targets, R, np.zeros(50), weights, center=True)
+    norm = NuclearNorm(0.7)
+    # Regression of the targets on the coefficients and a constant, with the ridge on the coefficients alone.
+    extended = np.column_stack([R, np.ones(50)])
+    gram = extended.T @ (weights[:, None] * extended) + np.diag([0.7, 0.7, 0.7, 0.0])
+    solution = np.linalg.solve(gram, extended.T @ (weights[:, None] * targets)).T
+    L = norm.update_basis(rng.standard_normal((8, 3)), seen.centred())
+    np.testing.assert_allclose(L, solution[:, :3], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(seen.location(L), solution[:, 3], rtol=1e-6, atol=1e-8)
+
+
+def test_without_a_model_its_attributes_are_missing_with_a_reason():
+    X, _ = corrupted(60)
+    model = MaxNormDecomposition(3, random_state=0).fit(X)
+    assert not hasattr(model, "noise_variance_")
+    with pytest.raises(AttributeError, match="needs scale='auto' or center=True"):
+        model.get_covariance()
+    assert not model.mean_.any()
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((5, 3)),
+        np.zeros((5, 3)),
+        np.array([[1.0, 2.0, 3.0]]),
+        np.column_stack([np.arange(10.0), np.ones(10), np.repeat([0.0, 1.0], [9, 1])]),
+        np.array([[1.0, np.nan], [np.nan, 2.0], [3.0, 4.0]]),
+        np.full((4, 3), np.nan),
+    ],
+    ids=["constant", "zero", "a single sample", "kinds of features", "gaps", "nothing observed"],
+)
+@BOTH
+def test_degenerate_data_have_finite_answers(kind, X):
+    model = kind(2, **EVERYDAY).fit(X)
+    parts = model.decompose(X)
+    assert all(np.isfinite(part).all() for part in parts)
+    assert np.isfinite(model.score_samples(X)).all()
+    observed = ~np.isnan(X)
+    total = parts.low_rank + parts.noise + parts.residual
+    np.testing.assert_allclose(total[observed], X[observed], atol=1e-12)
+
+
+def test_a_fit_that_rejects_much_says_so():
+    rng = np.random.default_rng(0)
+    X = 0.01 * rng.standard_normal((300, 30))
+    X += (rng.random(X.shape) < 0.35) * rng.uniform(-10.0, 10.0, X.shape)
+    with pytest.warns(UserWarning, match="of the entries of X were classified as gross errors"):
+        MaxNormDecomposition(2, **EVERYDAY).fit(X)
+    assert not MaxNormDecomposition(2, noise="none", **EVERYDAY).fit(X).decompose(X).noise.any()
