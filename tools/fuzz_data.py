@@ -142,6 +142,14 @@ class Draw:
         }
         if "noise" not in settings and "lambda2" not in settings and self.chance(0.15):
             settings["noise"] = self.one_of(NOISE_OBJECTS)
+        if kind != "completion" and self.chance(0.5):
+            settings |= {"center": self.chance(0.8), "scale": self.one_of(["auto", "auto", None])}
+            if self.chance(0.6):
+                settings["n_epochs"] = "auto"
+            if self.chance(0.6):  # what the factor model needs
+                for name in ("lambda1", "lambda2", "batch_size", "forgetting", "half_life", "init"):
+                    settings.pop(name, None)
+                settings["noise"] = self.one_of(["capped", "capped", "none"])
         if kind != "completion":
             return (MaxNormDecomposition if kind == "max" else OnlineRobustPCA)(rank, **settings)
         if self.chance(0.6):

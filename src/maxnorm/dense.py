@@ -31,7 +31,7 @@ from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.factor_steps import encode_by_model, measure_by_model
-from maxnorm.learner import Learner
+from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, Rounds
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
@@ -233,7 +233,7 @@ class DenseLearner(Learner):
             max_iter=defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter),
             missing_lambda2=self.missing_lambda2,
         )
-        return code if state.gauge is None else in_data_units(code, state.gauge, location)
+        return code if state.gauge is None else in_data_units(code, state.L, state.gauge, location)
 
     def model_at(self, state: State) -> FactorModel | None:
         """Return the factor model of a state; None for the paper's problem, and with many components."""
@@ -319,8 +319,11 @@ def standardised(batch: Batch, gauge: Gauge | None, location: Array | None) -> t
     return T.astype(Z.dtype, copy=False), observed
 
 
-def in_data_units(code: Encoding, gauge: Gauge, location: Array | None) -> Encoding:
+def in_data_units(code: Encoding, L: Array, gauge: Gauge, location: Array | None) -> Encoding:
     """Return an encoding in the units of the data, with an offset for the location."""
+    largest = float(row_norms(code.R).max(initial=0.0)) * float((row_norms(L) * gauge.scale).max())
+    if not largest < float(np.finfo(code.R.dtype).max):
+        raise ValueError(OVERFLOW)
     offset = gauge.centre if location is None else gauge.centre + location * gauge.scale
     E, residual = ((part * gauge.scale).astype(part.dtype, copy=False) for part in (code.E, code.residual))
     return replace(code, E=E, residual=residual, offset=offset, scale=gauge.scale)

@@ -534,6 +534,8 @@ def apply(learner: Learner, state: State, rows: Batch) -> Iterator[tuple[Batch, 
 def _check_precision(state: State, dtype: np.dtype[Any]) -> None:
     """Raise an error if what was learnt is too large for the precision of the samples it is applied to."""
     largest = float(np.max(np.abs(state.L)))
+    if state.gauge is not None:
+        largest = float(np.max(np.maximum(np.abs(state.gauge.centre), state.gauge.scale)))
     if state.biases is not None:
         largest = max(largest, abs(state.biases.mean), float(np.max(np.abs(state.biases.columns))))
     if largest > range_of(dtype).largest:

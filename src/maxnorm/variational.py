@@ -41,6 +41,7 @@ class RoundsRule:
 
 
 ROUNDS = RoundsRule()
+SHORTEST_COEFFICIENTS = 1e-3  # norm of the coefficients of most samples, if there is any signal
 
 
 class Fit(NamedTuple):
@@ -148,8 +149,7 @@ class Rounds:
         """
         model, n = fit.model, len(self.T)
         known = model.expect(self.T, fit.weights)
-        c = 2.0 * float(np.quantile(row_norms(known.R), 0.9)) if in_ball else 1.0
-        c = c if c > 0.0 else 1.0
+        c = 2.0 * max(float(np.quantile(row_norms(known.R), 0.9)), SHORTEST_COEFFICIENTS) if in_ball else 1.0
         d, location = model.n_components, model.location
         L = model.loadings * c
         variance = float(np.vdot(L, L)) / c**2 + float(location @ location) + float(model.noise.sum())

@@ -42,6 +42,8 @@ class Scales:
     def from_batch(cls, Z: Array, E: Array, residual: Array, observed: Mask | None) -> Scales:
         """Measure samples Z, their noise E, and their residual Z - R L^T. No sample may be empty."""
         n, scale = float(len(Z)), robust_scale(Z)
+        if not scale:  # all samples are equal to the location
+            return cls()
         left = n * math.log(max(robust_scale(residual), SMALLEST_RESIDUAL * scale))
         noisy = np.count_nonzero(E, axis=0).astype(np.float64)
         seen = np.full(Z.shape[1], n) if observed is None else observed.sum(axis=0, dtype=np.float64)
