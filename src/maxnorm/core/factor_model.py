@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.gauge import Gauge
@@ -65,7 +66,6 @@ class Judgement(NamedTuple):
 
     weights: Array  #: b x p, probability that the entry is not a gross error; zero if it is missing
     deviation: Array  #: b x p, what the entry is off
-    likelihood: Array  #: b x p, log density of the entry; zero if it is missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,12 +194,13 @@ class FactorModel:
         leverage = np.minimum(weights * known.spread / self.noise, LARGEST_LEVERAGE)
         deviation = np.where(observed, (T - known.fitted) / (1.0 - leverage), 0.0)
         variance = self.noise + known.spread / (1.0 - leverage)
-        clean = math.log1p(-self.gross_share) + log_density(deviation, variance)
-        gross = math.log(self.gross_share) + log_density(deviation, variance + self.gross_variance)
-        likelihood = np.logaddexp(clean, gross)
-        found = np.where(observed, np.exp(clean - likelihood), 0.0)
+        # The logarithm of the ratio of the two densities, times that of the two shares.
+        ratio = self.gross_variance / variance
+        odds = math.log(1.0 / self.gross_share - 1.0) + 0.5 * np.log1p(ratio)
+        odds -= 0.5 * deviation**2 / variance * (ratio / (1.0 + ratio))
+        found = expit(odds) * observed
         found[found < NEGLIGIBLE_WEIGHT] = 0.0
-        return Judgement(found, deviation, np.where(observed, likelihood, 0.0))
+        return Judgement(found, deviation)
 
     def start_weights(self, T: Array, observed: Mask) -> Array:
         """Return the weights of entries before anything is known of the coefficients of their sample."""
@@ -229,27 +230,23 @@ class FactorModel:
         first = self.start_weights(T, observed)
         known = self.expect(T, first)
         weights = self.judge(T, observed, first, known).weights
+        converged = np.max(np.abs(weights - first), axis=1, initial=0.0) <= SETTLED
         doubtful = np.flatnonzero(np.any(observed & (np.minimum(first, weights) < 0.5), axis=1))
         if len(doubtful) and self.annealed:
             weights[doubtful] = self.anneal(T[doubtful], observed[doubtful], first[doubtful])
-        known = self.expect(T, weights)
-        n_iter, converged = np.zeros(len(T), dtype=np.int_), np.zeros(len(T), dtype=np.bool_)
-        active = np.arange(len(T))
-        for _ in range(max_iter):
-            part = Posterior(*(field[active] for field in known))
+            converged[doubtful] = False
+        n_iter, active = np.ones(len(T), dtype=np.int_), np.flatnonzero(~converged)
+        for _ in range(1, max_iter):
+            if not len(active):
+                break
+            part = self.expect(T[active], weights[active])
             found = self.judge(T[active], observed[active], weights[active], part).weights
-            change = np.abs(found - weights[active]).max(axis=1, initial=0.0)
+            for field, new in zip(known, part, strict=True):
+                field[active] = new
+            converged[active] = np.max(np.abs(found - weights[active]), axis=1) <= SETTLED
             weights[active] = found
             n_iter[active] += 1
-            converged[active] = change <= SETTLED
-            active = active[change > 0.0]
-            if not len(active):
-                break
-            for field, new in zip(known, self.expect(T[active], weights[active]), strict=True):
-                field[active] = new
             active = active[~converged[active]]
-            if not len(active):
-                break
         return known, weights, n_iter, converged
 
     def log_likelihood(self, T: Array, observed: Mask) -> Array:
