@@ -15,7 +15,7 @@ from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import Encoding, encode
 from maxnorm.core.factor_model import FactorModel
-from maxnorm.core.gauge import Gauge, Scaling
+from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
 from maxnorm.core.noise import (
     NOISES,
@@ -27,7 +27,7 @@ from maxnorm.core.noise import (
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
 from maxnorm.core.precision import range_of
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
-from maxnorm.core.state import Contribution, Decay, State, accumulate, remaining_weight
+from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.factor_steps import encode_by_model, measure_by_model
@@ -124,18 +124,32 @@ class DenseLearner(Learner):
         return int(self.batch_size)
 
     def choose(self, state: State, rows: Batch, last: bool) -> State | None:
-        if self.is_choosing_gauge(state):
-            if len(rows) < self.rows_needed(state) and not last:
-                return None
-            first = rows[: self.rows_needed(state)]
-            scale: Scaling | None = "feature" if self.scale else None
-            gauge = Gauge.of(*first.dense(), center=self.center, scale=scale)
-            state = replace(state, gauge=gauge.plausible(len(first)))
-        if not self.is_choosing_rank(state):
-            return state
-        return selection.choose_on_sample(
-            state, rows, last, lambda sample: selection.choose_rank(self.with_rank, state, sample)
-        )
+        chosen: State | None = state
+        if self.is_choosing_rank(state):
+            chosen = selection.choose_on_sample(
+                state, rows, last, lambda sample: self.choose_rank(state, sample)
+            )
+        if chosen is None or not self.is_choosing_gauge(chosen):
+            return chosen
+        if len(rows) < self.rows_needed(chosen) and not last:
+            return None
+        first = rows[: self.rows_needed(chosen)]
+        gauge = Gauge.of(*first.dense(), center=self.center, scale="feature" if self.scale else None)
+        return replace(chosen, gauge=gauge.plausible(len(first)))
+
+    def choose_rank(self, state: State, sample: Batch) -> State:
+        """Return the first state with the rank that a sample asks for.
+
+        The factor model is fitted to the sample, and learning begins with it. If it would have even more
+        components than were tried, and for the paper's problem, entries are held out instead.
+        """
+        if self.is_everyday:
+            most = self.most_components(*sample.shape)
+            *_, first = self.learn_in_rounds(sample)
+            d = first.L.shape[1]
+            if d < most or d == min(sample.shape):
+                return replace(first, n_samples=0, n_steps=0, selection=Selection(d, None, ()))
+        return selection.choose_rank(self.with_rank, state, sample)
 
     def is_choosing_gauge(self, state: State) -> bool:
         """Return whether the units of the model are yet to be chosen."""

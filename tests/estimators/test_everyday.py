@@ -203,3 +203,20 @@ def test_a_fit_that_rejects_much_says_so():
     with pytest.warns(UserWarning, match="of the entries of X were classified as gross errors"):
         MaxNormDecomposition(2, **EVERYDAY).fit(X)
     assert not MaxNormDecomposition(2, noise="none", **EVERYDAY).fit(X).decompose(X).noise.any()
+
+
+@BOTH
+def test_the_rank_of_a_long_stream_follows_from_its_first_samples(kind):
+    X, true = corrupted(8000)
+    model = kind("auto", center=True, scale="auto", random_state=0)
+    for rows in np.array_split(X, 10):
+        model.partial_fit(rows)
+    assert model.n_components_ == 3
+    assert model.n_samples_seen_ == 8000
+    assert error(model.decompose(X).low_rank, true) < 0.04
+
+
+def test_weights_of_entries_that_alternate_settle():
+    X, _ = corrupted(300, p=8, rank=2, noise=0.5, gross=0.1)
+    model = MaxNormDecomposition(2, **EVERYDAY).fit(X)
+    assert model.decompose(X).converged.all()

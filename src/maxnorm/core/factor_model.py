@@ -41,6 +41,7 @@ LOCATION_PRECISION, FIXED_PRECISION = 1e-3, 1e12
 LEAST_VARIATION = 0.01  # variance of the logarithms of the noise variances that is always allowed for
 NEGLIGIBLE_WEIGHT = 1e-3  # of an entry, which is taken as zero
 ANNEALING = (0.1, 0.01)  # the first noise, in units of the signal, and the factor by which it falls
+UNDAMPED = 10  # iterations after which the changes of weights are damped more and more
 SETTLED = 1e-3  # change of a weight that is small enough
 
 
@@ -236,11 +237,13 @@ class FactorModel:
             weights[doubtful] = self.anneal(T[doubtful], observed[doubtful], first[doubtful])
             converged[doubtful] = False
         n_iter, active = np.ones(len(T), dtype=np.int_), np.flatnonzero(~converged)
-        for _ in range(1, max_iter):
+        for iteration in range(1, max_iter):
             if not len(active):
                 break
             part = self.expect(T[active], weights[active])
             found = self.judge(T[active], observed[active], weights[active], part).weights
+            if iteration > UNDAMPED:  # weights that alternate settle in between
+                found = weights[active] + (found - weights[active]) / (1.0 + iteration / UNDAMPED)
             for field, new in zip(known, part, strict=True):
                 field[active] = new
             converged[active] = np.max(np.abs(found - weights[active]), axis=1) <= SETTLED
