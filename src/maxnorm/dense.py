@@ -218,7 +218,14 @@ class DenseLearner(Learner):
     def measure(self, batch: Batch, L: Array, settings: DenseSettings, time: int) -> Contribution:
         if settings.model is not None:
             return measure_by_model(
-                batch, L, settings.model, settings.location, time, settings.forgetting, settings.half_life
+                batch,
+                L,
+                settings.model,
+                settings.location,
+                time,
+                settings.forgetting,
+                settings.half_life,
+                is_robust=self.noise != "none",
             )
         return measure(batch, L, settings, time)[0]
 
@@ -234,7 +241,7 @@ class DenseLearner(Learner):
         model = self.model_at(state)
         if model is not None:
             iterations = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
-            return encode_by_model(batch, model, iterations)
+            return encode_by_model(batch, model, iterations, is_robust=self.noise != "none")
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
         code = encode(

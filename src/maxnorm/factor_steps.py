@@ -18,13 +18,13 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
 
-def encode_by_model(batch: Batch, model: FactorModel, max_iter: int) -> Encoding:
+def encode_by_model(batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True) -> Encoding:
     """Return the encoding of samples by a factor model, with coefficients along its principal axes.
 
-    Entries that are more likely gross errors than not are noise.
+    Entries that are more likely gross errors than not are noise. Without ``is_robust`` there are none.
     """
     T, observed = model.standardised(batch)
-    known, weights, n_iter, converged = model.encode(T, observed, max_iter)
+    known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
     axes = model.principal
     R = known.R @ axes.turn
     deviation = np.where(observed, T - known.fitted, 0.0) * model.gauge.scale
@@ -52,6 +52,8 @@ def measure_by_model(
     time: int,
     forgetting: float,
     half_life: float | None,
+    *,
+    is_robust: bool = True,
 ) -> Contribution:
     """Return the contribution of a batch that is explained by a factor model.
 
@@ -72,6 +74,8 @@ def measure_by_model(
         Number of samples before the batch.
     forgetting, half_life : float
         How samples lose weight.
+    is_robust : bool, default=True
+        Whether entries may be gross errors.
     """
     n_samples, full = len(batch), batch.n_observed > 0
     if not full.all():
@@ -80,7 +84,7 @@ def measure_by_model(
         nothing = SufficientStatistics.zeros(*L.shape)
         return Contribution(n_samples, 0, nothing, Scales(), Decay(), L.shape[1])
     T, observed = model.standardised(batch)
-    known, W, _, _ = model.encode(T, observed, SWEEPS.learning[1])
+    known, W, _, _ = model.encode(T, observed, SWEEPS.learning[1], is_robust=is_robust)
     L64 = L.astype(np.float64, copy=False)
     origin = np.zeros(len(L)) if location is None else location
     # The model has its own coefficients, of mean zero and variance one.

@@ -220,3 +220,16 @@ def test_weights_of_entries_that_alternate_settle():
     X, _ = corrupted(300, p=8, rank=2, noise=0.5, gross=0.1)
     model = MaxNormDecomposition(2, **EVERYDAY).fit(X)
     assert model.decompose(X).converged.all()
+
+
+def test_counts_that_are_mostly_zero_are_rejected_with_a_warning_only():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(np.exp(rng.normal(-4.0, 1.0, 100)), (300, 100)).astype(float)
+    with pytest.warns(
+        UserWarning, match="of the entries of X are zero, and most of the others .* noise='none'"
+    ):
+        MaxNormDecomposition(3, **EVERYDAY).fit(X)
+    model = MaxNormDecomposition(3, noise="none", **EVERYDAY).fit(X)
+    assert not model.decompose(X).noise.any()
+    model.partial_fit(X[:50])
+    assert not model.decompose(X).noise.any()

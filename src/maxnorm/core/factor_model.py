@@ -210,12 +210,12 @@ class FactorModel:
         return self.judge(T, observed, np.zeros(T.shape), known).weights
 
     def encode(
-        self, T: Array, observed: Mask, max_iter: int
+        self, T: Array, observed: Mask, max_iter: int, *, is_robust: bool = True
     ) -> tuple[Posterior, Array, NDArray[np.int_], Mask]:
         """Return what is believed of standardised samples, and of each whether its weights have settled.
 
         The weights of the entries and the coefficients are found in turn, from the weights that the entries
-        have before anything is known of the coefficients.
+        have before anything is known of the coefficients. Without ``is_robust``, no entry is a gross error.
 
         Returns
         -------
@@ -228,6 +228,9 @@ class FactorModel:
         converged : array of shape (b,)
             Whether the weights of a sample have settled.
         """
+        if not is_robust:
+            believed, ones = observed.astype(np.float64), np.ones(len(T), dtype=np.int_)
+            return self.expect(T, believed), believed, ones, ones.astype(np.bool_)
         first = self.start_weights(T, observed)
         known = self.expect(T, first)
         weights = self.judge(T, observed, first, known).weights

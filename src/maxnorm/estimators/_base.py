@@ -361,6 +361,19 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
                 self._progress = Progress(state)
                 if watch is not None:
                     watch(StepResult(state, Contribution.of_all(state), rows))
+        self._warn_of_zeros(rows)
+
+    def _warn_of_zeros(self, rows: Batch) -> None:
+        """Warn if most entries are zero and most of the others, which may be the signal, were rejected."""
+        values, scales = rows.values, self._progress.state.scales
+        n_other, n_rejected = np.count_nonzero(values[~np.isnan(values)]), float(np.sum(scales.noisy))
+        if n_other < 0.5 * values.size and n_rejected > 0.5 * n_other:
+            warnings.warn(
+                f"{1.0 - n_other / values.size:.0%} of the entries of X are zero, and most of the others "
+                "were classified as gross errors. If they are the signal, as in counts, pass noise='none'",
+                UserWarning,
+                stacklevel=5 + FIT_FRAMES,
+            )
 
     def _keep(self, result: StepResult) -> None:
         """Let the model be what it is after a step, so that nothing is lost and callbacks can use it."""
