@@ -233,3 +233,17 @@ def test_counts_that_are_mostly_zero_are_rejected_with_a_warning_only():
     assert not model.decompose(X).noise.any()
     model.partial_fit(X[:50])
     assert not model.decompose(X).noise.any()
+
+
+def test_frames_are_decomposed_into_frames_with_their_index():
+    pandas = pytest.importorskip("pandas")
+    X, _ = corrupted(40, p=5, rank=2)
+    frame = pandas.DataFrame(X, index=pandas.date_range("2026-01-01", periods=40), columns=list("abcde"))
+    model = MaxNormDecomposition(2, **EVERYDAY).fit(frame)
+    parts = model.decompose(frame)
+    for part in parts:
+        assert part.index.equals(frame.index)
+    assert list(parts.low_rank.columns) == list("abcde")
+    assert list(parts.coefficients.columns) == ["component0", "component1"]
+    pandas.testing.assert_frame_equal(parts.low_rank + parts.noise + parts.residual, frame)
+    assert np.array_equal(parts.low_rank, clone(model).fit(X).decompose(X).low_rank)

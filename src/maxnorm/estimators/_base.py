@@ -40,6 +40,7 @@ from maxnorm.estimators.callbacks import (
     with_callbacks,
 )
 from maxnorm.estimators.factor_attributes import FactorModelMixin
+from maxnorm.estimators.frames import is_pandas, like
 from maxnorm.estimators.validation import (
     BatchReader,
     Number,
@@ -513,9 +514,20 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         -------
         parts : Decomposition
             A named tuple of ``low_rank``, ``noise``, ``residual``, ``coefficients`` and ``converged``; of
-            Dask arrays that are not computed yet if X is a Dask collection.
+            data frames with the index of X if X is a data frame of pandas, and of Dask arrays that are not
+            computed yet if X is a Dask collection.
         """
-        return Decomposition(*self._apply(X, DecompositionAnswer()))
+        parts = Decomposition(*self._apply(X, DecompositionAnswer()))
+        if not is_pandas(X):
+            return parts
+        columns = [f"component{i}" for i in range(parts.coefficients.shape[1])]
+        return Decomposition(
+            like(X, parts.low_rank),
+            like(X, parts.noise),
+            like(X, parts.residual),
+            like(X, parts.coefficients, columns),
+            like(X, parts.converged),
+        )
 
     def score_samples(self, X: Samples) -> Array:
         """Return the score of each sample.
