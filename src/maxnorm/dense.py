@@ -42,6 +42,7 @@ REJECTED = (
 # product of features and squared components is at most this.
 SETTLED, LEARNING_WORK = 10, 2**14
 MODEL_COMPONENTS = 40  # at most, for samples to be explained by the factor model, at a cost of O(p d^2) each
+LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
 Auto = Literal["auto"]
 
 
@@ -60,7 +61,8 @@ class DenseSettings:
     per_feature: bool = False  #: whether every feature has a Gram matrix of its own
     gauge: Gauge | None = None  #: the units of the model
     location: Array | None = None  #: the location in these units, if it is learnt
-    model: FactorModel | None = None  #: the model by which samples are explained, once it is good
+    known: FactorModel | None = None  #: the model so far, which tells gross errors from dense noise
+    model: FactorModel | None = None  #: the same, if samples are explained by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +193,7 @@ class DenseLearner(Learner):
 
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
-        noise = self.noise_at(state)
+        noise, known = self.noise_at(state), self.model_at(state)
         automatic = self.max_iter == "auto"
         return DenseSettings(
             norm=self.norm_at(state),
@@ -205,7 +207,8 @@ class DenseLearner(Learner):
             per_feature=state.statistics.per_feature,
             gauge=state.gauge,
             location=self.location_at(state),
-            model=self.model_at(state) if is_settled(state) else None,
+            known=known,
+            model=known if is_settled(state) else None,
         )
 
     def location_at(self, state: State) -> Array | None:
@@ -332,9 +335,7 @@ def standardised(batch: Batch, gauge: Gauge | None, location: Array | None) -> t
     Z, observed = batch.dense()
     if gauge is None:
         return Z, observed
-    T = gauge.standardise(Z, None)
-    if location is not None:
-        T -= location
+    T = gauge.standardise(Z, None, location)
     if observed is not None:
         T *= observed
     return T.astype(Z.dtype, copy=False), observed
@@ -350,11 +351,34 @@ def in_data_units(code: Encoding, L: Array, gauge: Gauge, location: Array | None
     return replace(code, E=E, residual=residual, offset=offset, scale=gauge.scale)
 
 
-def sum_residuals(code: Encoding, observed: Mask | None, sample_weight: Array) -> Array:
-    """Return what noise variances are learnt from: per feature, three sums over the samples."""
-    clean = code.E == 0 if observed is None else observed & (code.E == 0)
-    squares = sample_weight @ np.where(clean, code.residual, 0.0) ** 2
-    return np.column_stack([squares, sample_weight @ clean, sample_weight @ code.E**2])
+def sum_residuals(
+    squares: Array, is_noise: Mask, observed: Mask | None, rank: int, model: FactorModel | None, weight: Array
+) -> Array:
+    """Return what noise variances are learnt from: per feature, three sums over the samples.
+
+    Parameters
+    ----------
+    squares : array of shape (b, p)
+        Squares of what the entries are off the low-rank part, in units of the model; zero if missing.
+    is_noise : boolean array of shape (b, p)
+        Which entries are gross errors, as far as is known without a model.
+    observed : boolean array of shape (b, p) or None
+        Which entries are observed.
+    rank : int
+        Numbers that were fitted to each sample, by which the residuals are too small.
+    model : FactorModel or None
+        The model so far, which tells gross errors from dense noise.
+    weight : array of shape (b,)
+        Weights of the samples.
+    """
+    limit, kept = (None, 1.0) if model is None else model.clean_limits
+    clean = ~is_noise if limit is None else squares <= limit.astype(squares.dtype)
+    if observed is not None:
+        clean &= observed
+    free = max(1.0 - rank * len(clean) / max(int(np.count_nonzero(clean)), 1), LEAST_FREE)
+    weight = weight.astype(squares.dtype, copy=False)
+    total, small = weight @ squares, weight @ (squares * clean)
+    return np.column_stack([small / (free * kept), weight @ clean, total - small]).astype(np.float64)
 
 
 def is_full(Z: Array) -> Mask:
@@ -410,6 +434,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     if isinstance(noise, WeightingNoise):
         weights = weights * noise.sample_weight(residual)
     scales = Scales.from_batch(Z, code.E, residual, observed)
+    squares = residual**2 if settings.gauge is not None else residual
     targets = np.subtract(Z, code.E, out=residual)
     if settings.per_feature:
         there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
@@ -418,11 +443,12 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     else:
         if observed is not None:  # missing entries count as the model predicts them
             targets = code.R @ L.T + code.residual
-        if settings.location is not None:
+        if settings.location is not None and settings.location.any():
             targets = targets + settings.location
         statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, center=center)
         if settings.gauge is not None:
-            statistics = replace(statistics, residuals=sum_residuals(code, observed, weights))
+            residuals = sum_residuals(squares, code.E != 0, observed, code.rank, settings.known, weights)
+            statistics = replace(statistics, residuals=residuals)
     powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))
     free_norm = float(np.quantile(code.free_norm, 0.9))

@@ -108,7 +108,9 @@ def measure_by_model(
         statistics,
         A=statistics.A + symmetric(S.sum(axis=0)[None], d)[0],
         B=statistics.B + imputed,
-        residuals=np.column_stack([weights @ clean, weights @ W, weights @ (deviation**2 - clean)]),
+        residuals=np.column_stack(
+            [weights @ (clean + W * known.spread), weights @ W, weights @ (deviation**2 - clean)]
+        ),
     )
     powers = (forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, half_life)) for power in powers))

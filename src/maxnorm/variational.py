@@ -137,9 +137,8 @@ class Rounds:
     def sum_residuals(self, fit: Fit, known: Posterior) -> Array:
         """Return the sums from which the online learner goes on learning noise variances."""
         counts = fit.weights.sum(axis=0)
-        free = max(1.0 - fit.model.n_components * len(self.T) / max(float(counts.sum()), 1.0), 0.25)
         gross = np.where(self.observed, (1.0 - fit.weights) * (self.T - known.fitted) ** 2, 0.0)
-        return np.column_stack([fit.model.noise * counts * free, counts, gross.sum(axis=0)])
+        return np.column_stack([fit.model.noise * counts, counts, gross.sum(axis=0)])
 
     def state(self, fit: Fit, dtype: np.dtype[Any], *, in_ball: bool) -> State:
         """Return the state of a learner that has learnt what a fit has found.
@@ -147,12 +146,11 @@ class Rounds:
         Its sums are those of samples that the model describes exactly, so that the update of the basis leaves
         the basis as it is. If ``in_ball``, the coefficients are scaled as the max-norm wants them.
         """
-        model, n = fit.model, len(self.T)
-        known = model.expect(self.T, fit.weights)
+        n, known = len(self.T), fit.model.expect(self.T, fit.weights)
+        model = fit.model.recentred() if self.center else fit.model
         c = 2.0 * max(float(np.quantile(row_norms(known.R), 0.9)), SHORTEST_COEFFICIENTS) if in_ball else 1.0
-        d, location = model.n_components, model.location
-        L = model.loadings * c
-        variance = float(np.vdot(L, L)) / c**2 + float(location @ location) + float(model.noise.sum())
+        d, L = model.n_components, model.loadings * c
+        variance = float(np.vdot(L, L)) / c**2 + float(model.noise.sum())
         statistics = SufficientStatistics(
             A=n / c**2 * np.eye(d),
             B=n / c**2 * L,
@@ -160,12 +158,12 @@ class Rounds:
             loss=0.5 * n * variance,
             weight=float(n),
             entries=float(n * len(L)),
-            t=n * location if self.center else None,
+            t=np.zeros(len(L)) if self.center else None,
             residuals=self.sum_residuals(fit, known),
         )
         rejected = np.where(self.observed, fit.weights < 0.5, False)
         seen = self.observed.sum(axis=0, dtype=np.float64)
-        residual = n * 0.5 * math.log(float(np.median(model.noise)))
+        residual = n * math.log(robust_scale(np.where(self.observed, self.T - known.fitted, 0.0)) or 1.0)
         scales = Scales(
             entry=n * math.log(robust_scale(self.T) or 1.0),
             residual=residual,
@@ -183,7 +181,7 @@ class Rounds:
             n_samples=n,
             n_steps=len(fit.evidence),
             time=n,
-            gauge=self.gauge,
+            gauge=model.gauge,
             model=model,
         )
 

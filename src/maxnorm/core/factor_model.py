@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.gauge import Gauge
@@ -35,6 +35,7 @@ LARGEST_LEVERAGE = 0.98  # of an entry on its own prediction; with more, nothing
 BLOCK_ENTRIES = 2**21  # entries of the covariances of samples that are in memory at a time
 SMALLEST_NOISE = 1e-8  # noise variance, in units of the variance of a feature
 LEAST_SHARE, MOST_SHARE = 1e-4, 0.5  # of entries that are gross errors
+LEAST_ODDS = 2.0  # log odds of dense noise at no deviation, so that no limit is below two deviations
 GROSS_ERROR = 3.0  # a gross error has at least this many standard deviations of the noise
 # Precisions of the prior of the location, in units of the gauge: if it is learnt, and if it stays zero.
 LOCATION_PRECISION, FIXED_PRECISION = 1e-3, 1e12
@@ -202,6 +203,20 @@ class FactorModel:
         found = expit(odds) * observed
         found[found < NEGLIGIBLE_WEIGHT] = 0.0
         return Judgement(found, deviation)
+
+    @cached_property
+    def clean_limits(self) -> tuple[Array, Array]:
+        """The squared deviation of each feature at which a gross error is as likely as dense noise.
+
+        The second array has the share of the variance of the noise that remains if larger deviations are
+        left out, which is that of a truncated normal variable.
+        """
+        ratio = self.gross_variance / self.noise
+        odds = np.maximum(math.log(1.0 / self.gross_share - 1.0) + 0.5 * np.log1p(ratio), LEAST_ODDS)
+        squares = 2.0 * odds * (1.0 + ratio) / ratio
+        limit = np.sqrt(squares)
+        density = np.exp(-0.5 * squares) / math.sqrt(2.0 * math.pi)
+        return squares * self.noise, 1.0 - 2.0 * limit * density / (2.0 * ndtr(limit) - 1.0)
 
     def start_weights(self, T: Array, observed: Mask) -> Array:
         """Return the weights of entries before anything is known of the coefficients of their sample."""
@@ -426,6 +441,12 @@ class FactorModel:
         return replace(
             self, basis=basis, covariances=covariances, precisions=len(basis) / np.maximum(spread, 1e-12)
         )
+
+    def recentred(self) -> FactorModel:
+        """Return the same model in units in which its location is zero."""
+        basis = self.basis.copy()
+        basis[:, -1] = 0.0
+        return replace(self, gauge=replace(self.gauge, centre=self.mean), basis=basis)
 
     def keep(self, components: Mask) -> FactorModel:
         """Return the model with some of its components."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import ndtri
 
-from maxnorm.core.linalg import GAUSSIAN_MEDIAN, robust_scale
+from maxnorm.core.linalg import BULK, GAUSSIAN_LOWER_QUARTILE, GAUSSIAN_MEDIAN, robust_scale
+from maxnorm.core.precision import range_of
 from maxnorm.core.types import Array, Mask
 
 Scaling = Literal["feature", "common"]
@@ -53,15 +55,20 @@ class Gauge:
             Whether every feature has a scale of its own, or all have the same, or all have the scale one.
         """
         p = Z.shape[1]
-        columns = [Z[:, j] if observed is None else Z[observed[:, j], j] for j in range(p)]
-        columns = [z.astype(np.float64, copy=False) for z in columns]
-        centre = np.array([np.median(z) if center and len(z) else 0.0 for z in columns])
-        deviations = [z - c for z, c in zip(columns, centre, strict=True)]
+        there = np.full(p, len(Z)) if observed is None else observed.sum(axis=0)
+        D = Z.astype(np.float64) if observed is None else np.where(observed, Z, np.nan)
+        centre = np.zeros(p)
+        if center:
+            D.sort(axis=0)  # missing entries come last
+            centre = middle(D, there)
+            D -= centre
         if scale is None:
             return cls(centre, np.ones(p))
         if scale == "common":
-            return cls(centre, np.full(p, robust_scale(np.concatenate(deviations)) or 1.0))
-        scales = np.array([feature_scale(z) for z in deviations])
+            return cls(centre, np.full(p, robust_scale(np.nan_to_num(D, copy=False)) or 1.0))
+        D = np.abs(D, out=D)
+        D.sort(axis=0)
+        scales = feature_scales(D, there)
         value = np.where(centre != 0.0, np.abs(centre), 1.0)  # a constant feature has no scale but its value
         return cls(centre, np.where(scales > 0.0, scales, value))
 
@@ -77,23 +84,61 @@ class Gauge:
         is_zero = float(np.mean((self.centre / self.scale) ** 2)) < LOCATION_ERROR / n_samples
         return Gauge(np.zeros_like(self.centre) if is_zero else self.centre, scale)
 
-    def standardise(self, Z: Array, observed: Mask | None) -> Array:
-        """Return samples in the units of the model, in double precision; missing entries are zero."""
-        standardised = (Z - self.centre) / self.scale
+    def standardise(self, Z: Array, observed: Mask | None, location: Array | None = None) -> Array:
+        """Return samples in the units of the model, in double precision; missing entries are zero.
+
+        If a location in these units is given, it is subtracted.
+        """
+        centre = self.centre if location is None else self.centre + location * self.scale
+        standardised = Z - centre
+        standardised /= self.scale
         return standardised if observed is None else np.where(observed, standardised, 0.0)
 
 
-def feature_scale(deviations: Array) -> float:
-    """Return a robust standard deviation of one feature from its deviations; zero if all are zero."""
-    magnitudes = np.abs(deviations)
-    largest = float(magnitudes.max(initial=0.0))
-    if not largest:
-        return 0.0
+def quantile(ordered: Array, index: Array) -> Array:
+    """Return the entry at an index of its own in each column."""
+    last = len(ordered) - 1
+    return np.take_along_axis(ordered, np.clip(index, 0, last).astype(np.intp)[None], axis=0)[0]
+
+
+def middle(ordered: Array, there: Array) -> Array:
+    """Return the median of the first entries of each ordered column, zero where there are none."""
+    medians = 0.5 * (quantile(ordered, (there - 1) // 2) + quantile(ordered, there // 2))
+    return np.where(there > 0, medians, 0.0)
+
+
+def feature_scales(magnitudes: Array, there: Array) -> Array:
+    """Return robust standard deviations of features; zero for a feature without deviations.
+
+    Parameters
+    ----------
+    magnitudes : array of shape (n, p)
+        Magnitudes of the deviations of each feature, ordered.
+    there : array of shape (p,)
+        How many of them there are; those that follow are NaN.
+    """
+    used = np.arange(len(magnitudes))[:, None] < there
+    zeros = np.count_nonzero((magnitudes <= range_of(magnitudes.dtype).tiny) & used, axis=0)
+    nonzero = there - zeros
     # Deviations of zero count, unlike the entries of zero that robust_scale ignores.
-    bulk = robust_scale(deviations) if np.count_nonzero(deviations) > 0.75 * len(deviations) else 0.0
-    middle = float(np.median(magnitudes)) / GAUSSIAN_MEDIAN
-    if middle <= SIMILAR * bulk or not bulk:  # the median is more accurate, unless many entries are wrong
-        bulk = middle
-    cut = float(np.quantile(magnitudes, CUT_QUANTILE, method="higher")) or largest
-    spread = largest * float(np.sqrt(np.mean((np.minimum(magnitudes, cut) / largest) ** 2)))
-    return bulk if bulk > NEARLY_CONSTANT * spread else spread
+    bulk = np.where(nonzero > 0.75 * there, bulk_scales(magnitudes, zeros, nonzero, used), 0.0)
+    typical = middle(magnitudes, there) / GAUSSIAN_MEDIAN
+    # The median is more accurate, unless many entries are wrong.
+    bulk = np.where((typical <= SIMILAR * bulk) | (bulk == 0.0), typical, bulk)
+    largest = np.where(there > 0, quantile(magnitudes, there - 1), 0.0)
+    cut = quantile(magnitudes, np.ceil(CUT_QUANTILE * (there - 1)))
+    cut = np.where(cut > 0.0, cut, largest)
+    unit = np.where(largest > 0.0, largest, 1.0)  # avoids overflow of squares
+    squares = np.where(used, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
+    spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(there, 1))
+    return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, spread), 0.0)
+
+
+def bulk_scales(magnitudes: Array, zeros: Array, nonzero: Array, used: Mask) -> Array:
+    """Return the standard deviation of the bulk of each feature, as :func:`robust_scale` does for one."""
+    quartile = quantile(magnitudes, zeros + nonzero // 4)
+    limit = BULK.gross_error * quartile / GAUSSIAN_LOWER_QUARTILE
+    gross = np.count_nonzero((magnitudes > limit) & used, axis=0) / np.maximum(nonzero, 1)
+    median = quantile(magnitudes, zeros + nonzero // 2) / GAUSSIAN_MEDIAN
+    clean = np.maximum(1.0 - gross, 1.0 - BULK.majority)
+    return np.where(gross > BULK.majority, median, quartile / ndtri(0.5 + 0.125 / clean))

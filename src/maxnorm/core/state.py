@@ -91,8 +91,7 @@ class State:
     def factor_model(self) -> FactorModel | None:
         """The factor model that the sums amount to, unless one was fitted; None in the units of the data.
 
-        The coefficients have the covariance of those learnt from. Residuals are too small by the numbers that
-        are fitted to each sample.
+        The coefficients have the covariance of those learnt from.
         """
         if self.model is not None:
             return self.model
@@ -100,15 +99,13 @@ class State:
         if self.gauge is None or seen.residuals is None or not seen.weight:
             return None
         L = self.L.astype(np.float64, copy=False)
-        p, d = L.shape
         eigenvalues, V = np.linalg.eigh(seen.A / seen.weight)
         loadings = L @ (V * np.sqrt(np.maximum(eigenvalues, 0.0)))
         t = self.statistics.t
-        location = np.zeros(p) if t is None or not self.statistics.has_mean else t / seen.weight
+        location = np.zeros(len(L)) if t is None else self.statistics.mean_share * t / seen.weight
         squares, counts, gross = seen.residuals.T
-        free = max(1.0 - d * seen.weight / max(float(counts.sum()), 1e-300), 0.25)
         n_gross = max(seen.entries - float(counts.sum()), 0.0)
-        noise = shrink_variances(squares / free, counts)
+        noise = shrink_variances(squares, counts)
         share = min(max(n_gross / seen.entries, LEAST_SHARE), MOST_SHARE)
         variance = float(gross.sum()) / n_gross if n_gross else 0.0
         return FactorModel(

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from maxnorm.core.linalg import products
 from maxnorm.core.types import Array, Mask
 
-# The square of the sum of samples must be this many times the sum of their squares for a mean to be learnt.
-MEAN_SQUARES = 2.0
+# A mean is believed as far as its square exceeds this many times what it would be if the true mean were zero.
+MEAN_SQUARES = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,34 +160,36 @@ class SufficientStatistics:
         """Return the location mu of samples mu + L r, given the basis; None if it is not learnt."""
         if self.t is None:
             return None
-        if not self.has_mean:
-            return np.zeros_like(self.t)
-        return (self.t - L @ self.r) / self.weight
+        return self.mean_share * (self.t - L @ self.r) / self.weight
 
     @property
-    def has_mean(self) -> bool:
-        """Whether the samples have a mean that is larger than its own error.
+    def mean_share(self) -> float:
+        """Share of the mean of the samples that is believed, from 0 (all of it may be chance) to 1.
 
-        The mean of n samples about zero has about 1 / n of their mean square.
+        The mean of n samples about zero has about 1 / n of their mean square. What exceeds it is believed, as
+        with the estimator of James and Stein: the location has a normal prior about zero, whose precision
+        follows from the data.
         """
-        return self.t is not None and float(self.t @ self.t) > MEAN_SQUARES * 2.0 * self.loss
+        square = 0.0 if self.t is None else float(self.t @ self.t)
+        return max(1.0 - MEAN_SQUARES * 2.0 * self.loss / square, 0.0) if square else 0.0
 
     def centred(self) -> SufficientStatistics:
         """Return the statistics of deviations of samples and coefficients from their means.
 
         The basis that minimises the surrogate for them is the one that minimises it together with the
-        location. They are the statistics themselves if no location is learnt.
+        location and the prior of the location. They are the statistics themselves if no location is learnt.
         """
-        if self.t is None or not self.has_mean:
+        share = self.mean_share
+        if self.t is None or not share:
             return self
-        mean = self.r / self.weight
+        mean = share * self.r / self.weight
         return replace(
             self,
             A=self.A - np.outer(self.r, mean),
             B=self.B - np.outer(self.t, mean),
-            r=np.zeros_like(self.r),
-            loss=self.loss - 0.5 * float(self.t @ self.t) / self.weight,
-            t=np.zeros_like(self.t),
+            r=(1.0 - share) * self.r,
+            loss=self.loss - 0.5 * share * float(self.t @ self.t) / self.weight,
+            t=(1.0 - share) * self.t,
         )
 
     def rescaled(self, c: float) -> SufficientStatistics:
