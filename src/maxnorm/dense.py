@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,9 +31,9 @@ from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
-from maxnorm.factor_steps import encode_by_model, measure_by_model
+from maxnorm.factor_steps import along_axes, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
-from maxnorm.variational import ROUNDS, Rounds
+from maxnorm.variational import ROUNDS, Rounds, spread_rows
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
 REJECTED = (
@@ -41,7 +42,7 @@ REJECTED = (
 # While learning, samples are explained by the factor model after this many samples per component, and if the
 # product of features and squared components is at most this.
 SETTLED, LEARNING_WORK = 10, 2**14
-MODEL_COMPONENTS = 40  # at most, for samples to be explained by the factor model, at a cost of O(p d^2) each
+MODEL_WORK = 2**16  # the same when a model is applied; with more, the paper's problem is solved
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
 Auto = Literal["auto"]
 
@@ -143,15 +144,26 @@ class DenseLearner(Learner):
         """Return the first state with the rank that a sample asks for.
 
         The factor model is fitted to the sample, and learning begins with it. If it would have even more
-        components than were tried, and for the paper's problem, entries are held out instead.
+        components than can be tried, and for the paper's problem, entries are held out instead.
         """
-        if self.is_everyday:
-            most = self.most_components(*sample.shape)
-            *_, first = self.learn_in_rounds(sample)
-            d = first.L.shape[1]
-            if d < most or d == min(sample.shape):
-                return replace(first, n_samples=0, n_steps=0, selection=Selection(d, None, ()))
-        return selection.choose_rank(self.with_rank, state, sample)
+        most = self.most_components(*sample.shape)
+        if most is None:
+            return selection.choose_rank(self.with_rank, state, sample)
+        *_, found = self.learn_in_rounds(sample, most)
+        return self.start_of_pass(found, most, state, sample)
+
+    def start_of_pass(self, found: State, most: int, first: State, rows: Batch) -> State:
+        """Return the state from which a pass starts, given what rounds over some of the samples have found.
+
+        If they have found as many components as were tried, ``most``, the rank is chosen anew, for the first
+        state ``first``, by holding out entries of the samples.
+        """
+        d = found.L.shape[1]
+        if self.n_components == "auto" and d == most < min(rows.shape):
+            sample = spread_rows(rows, selection.sample_size(rows))
+            return selection.choose_rank(self.with_rank, first, sample)
+        chosen = Selection(d, None, ()) if self.n_components == "auto" else None
+        return replace(found, n_samples=0, n_steps=0, selection=chosen)
 
     def is_choosing_gauge(self, state: State) -> bool:
         """Return whether the units of the model are yet to be chosen."""
@@ -242,9 +254,9 @@ class DenseLearner(Learner):
 
     def encode(self, batch: Batch, state: State) -> Encoding:
         model = self.model_at(state)
-        if model is not None:
-            iterations = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
-            return encode_by_model(batch, model, iterations, is_robust=self.noise != "none")
+        max_iter = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
+        if model is not None and work_per_sample(state) <= MODEL_WORK:
+            return encode_by_model(batch, model, max_iter, is_robust=self.noise != "none")
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
         code = encode(
@@ -254,14 +266,17 @@ class DenseLearner(Learner):
             norm=self.norm_at(state),
             noise=applying_noise(self.noise_at(state)),
             tol=self.tol,
-            max_iter=defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter),
+            max_iter=max_iter,
             missing_lambda2=self.missing_lambda2,
         )
-        return code if state.gauge is None else in_data_units(code, state.L, state.gauge, location)
+        if state.gauge is None:
+            return code
+        if model is not None:
+            return along_axes(code, model, state, is_robust=self.noise != "none")
+        return in_data_units(code, state.L, state.gauge, location)
 
     def model_at(self, state: State) -> FactorModel | None:
-        """Return the factor model of a state; None for the paper's problem, and with many components."""
-        return state.factor_model if self.is_everyday and state.L.shape[1] <= MODEL_COMPONENTS else None
+        return state.factor_model if self.is_everyday else None
 
     @property
     def is_everyday(self) -> bool:
@@ -270,26 +285,42 @@ class DenseLearner(Learner):
         is_usual = isinstance(self.noise, str) and self.noise in ("capped", "none")
         return (self.center or self.scale) and is_usual and not has_weights
 
-    def makes_rounds(self, n_samples: int, n_features: int) -> bool:
-        """Return whether all samples are used in every round, because they are few and nothing is set."""
+    def most_components(self, n_samples: int, n_features: int) -> int | None:
+        """Return the number of components of a model that is fitted in rounds.
+
+        For "auto" it is the largest that is tried. None means that no rounds are made, because a round would
+        take too long, because something is set that only the online learner knows, or because the problem is
+        the paper's.
+        """
         is_untouched = (self.batch_size, self.forgetting, self.half_life) == ("auto", "auto", None)
-        work = n_samples * n_features * self.most_components(n_samples, n_features) ** 2
-        return self.is_everyday and is_untouched and self.init is None and work <= ROUNDS.work
-
-    def most_components(self, n_samples: int, n_features: int) -> int:
-        """Return the number of components for so many samples, of which "auto" keeps those with support."""
+        if not self.is_everyday or not is_untouched or self.init is not None:
+            return None
+        affordable = ROUNDS.affordable_components(n_samples, n_features)
         if self.n_components == "auto":
-            few, many = ROUNDS.components
-            affordable = int(math.sqrt(ROUNDS.work / (n_samples * n_features)))
-            return max(1, min(max(few, affordable), many, n_samples, n_features))
-        return int(self.n_components or defaults.default_components(n_features))
+            few, many = (min(d, n_samples, n_features) for d in ROUNDS.components)
+            return max(1, min(many, affordable)) if affordable >= few else None
+        given = int(self.n_components or defaults.default_components(n_features))
+        return given if given <= affordable else None
 
-    def learn_in_rounds(self, rows: Batch) -> Iterator[State]:
-        """Yield the states after rounds over all samples, of which the last one is the best."""
-        rounds = Rounds.of(rows, is_robust=self.noise == "capped", center=self.center, scale=self.scale)
-        most = self.most_components(*rows.shape)
-        for fit in rounds.fits(most, prune=self.n_components == "auto"):
+    def learn_in_rounds(self, rows: Batch, n_components: int) -> Iterator[State]:
+        """Yield the states after rounds over the samples, of which the last one is the best.
+
+        If the samples are many, a part of them is used. What is found then has fewer samples than there are,
+        and is where one pass over all of them can start.
+        """
+        make = partial(
+            Rounds.of, is_robust=self.noise == "capped", center=self.center, scale=self.scale
+        )
+        p, prune = rows.shape[1], self.n_components == "auto"
+        part = spread_rows(rows, ROUNDS.most_rows(p, n_components))
+        rounds = make(part)
+        for fit in rounds.fits(n_components, prune=prune):
             yield rounds.state(fit, rows.dtype, in_ball=self.norm == "max")
+        if len(part) < len(rows) <= ROUNDS.most_rows(p, fit.model.n_components):
+            rounds = make(rows)
+            start = rounds.continued(fit.model)
+            for later in rounds.late_rounds(start, prune=prune):
+                yield rounds.state(later, rows.dtype, in_ball=self.norm == "max")
 
     def noise_at(self, state: State) -> Noise:
         """Return the noise model with the thresholds that it has in a state."""
@@ -381,6 +412,12 @@ def sum_residuals(
     return np.column_stack([small / (free * kept), weight @ clean, total - small]).astype(np.float64)
 
 
+def work_per_sample(state: State) -> int:
+    """Return the work of explaining a sample by the factor model, the product p d^2."""
+    p, d = state.L.shape
+    return p * d**2
+
+
 def is_full(Z: Array) -> Mask:
     """Return which samples are not negligible; those that are zero, or empty, are."""
     return row_norms(Z) > range_of(Z.dtype).negligible
@@ -397,8 +434,8 @@ def is_settled(state: State) -> bool:
 
     The basis must be good enough, and so small that the model costs little more than the paper's problem.
     """
-    p, d = state.L.shape
-    return p * d**2 <= LEARNING_WORK and state.time >= SETTLED * d and state.scales.falling() < 0.5
+    is_long = state.time >= SETTLED * state.L.shape[1]
+    return is_long and work_per_sample(state) <= LEARNING_WORK and state.scales.falling() < 0.5
 
 
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:

@@ -13,7 +13,7 @@ from maxnorm.core.encoding import Encoding
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.linalg import row_norms, symmetric, upper_triangle
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
-from maxnorm.core.state import Contribution, Decay, remaining_weight
+from maxnorm.core.state import Contribution, Decay, State, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
@@ -39,6 +39,30 @@ def encode_by_model(batch: Batch, model: FactorModel, max_iter: int, *, is_robus
         rank=model.n_components,
         n_iter=n_iter,
         converged=converged,
+        offset=model.mean,
+        basis=axes.vectors,
+    )
+
+
+def along_axes(code: Encoding, model: FactorModel, state: State, *, is_robust: bool = True) -> Encoding:
+    """Return an encoding in the basis of a state as one along the principal axes of its factor model.
+
+    The low-rank part remains what it is. Which of the entries are gross errors follows from the noise
+    variances of the features; without ``is_robust`` there are none.
+    """
+    seen, axes, scale = state.statistics, model.principal, model.gauge.scale
+    mean = seen.mean_share * seen.r / seen.weight  # coefficients of the mean of the model
+    turn = (state.L.astype(np.float64, copy=False) * scale[:, None]).T @ axes.vectors
+    R = (code.R - mean) @ turn
+    deviation = code.E + code.residual
+    is_gross = is_robust & (deviation**2 > model.clean_limits[0])
+    deviation = (deviation * scale).astype(code.R.dtype, copy=False)
+    E = deviation * is_gross
+    return replace(
+        code,
+        R=R.astype(code.R.dtype, copy=False),
+        E=E,
+        residual=deviation - E,
         offset=model.mean,
         basis=axes.vectors,
     )

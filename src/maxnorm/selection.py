@@ -71,6 +71,13 @@ def choose_on_sample(state: State, rows: Batch, last: bool, choose: Callable[[Ba
     return None if size is None and not last else choose(rows[:size])
 
 
+def sample_size(rows: Batch) -> int:
+    """Return how many rows of a large array make a sample."""
+    default = default_components(rows.shape[1])
+    size = _sample_size(rows.n_observed, rows.shape[1] * default)
+    return len(rows) if size is None else size
+
+
 def _sample_size(n_observed: Index, basis_size: int) -> int | None:
     """Return how many rows make a sample, given the observed entries of each; None if there are too few."""
     entries = max(SAMPLE.entries, SAMPLE.entries_per_number * basis_size)

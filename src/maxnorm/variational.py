@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxnorm.core.batch import Batch
+from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel, Posterior
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import robust_scale, row_norms
@@ -36,11 +38,26 @@ class RoundsRule:
     most: int = 100  #: rounds altogether
     improvement: float = 1e-4  #: least gain of evidence per entry and round to go on
     supported: float = 0.05  #: least information of a sample about a coefficient to keep its component
+    unpruned: int = 5  #: rounds before components that lack support are removed
     components: tuple[int, int] = (10, 30)  #: for which evidence is sought, as many as there is time for
-    work: float = 2.0**29  #: n p d^2, above which rounds take too long
+    work: float = 2.0**26  #: of a round; with more samples, a part of them is used
+    rows: int = 300  #: least number of samples of such a part
+    early_part: int = 4  #: early rounds use this part of many samples
+
+    def affordable_components(self, n_samples: int, n_features: int) -> int:
+        """Return the number of components for which rounds over some of the samples are possible."""
+        per_entry = self.work / (min(n_samples, self.rows) * n_features)
+        return int(math.sqrt(max(per_entry - WORK_PER_ENTRY, 0.0)))
+
+    def most_rows(self, n_features: int, n_components: int) -> int:
+        """Return the number of samples that may be used in a round."""
+        per_row = n_features * (n_components**2 + WORK_PER_ENTRY) + WORK_PER_ROW
+        return max(self.rows, int(self.work / per_row))
 
 
 ROUNDS = RoundsRule()
+# Work of a round beside the products of components, in units of one of these: of an entry and of a sample.
+WORK_PER_ENTRY, WORK_PER_ROW = 64.0, 4096.0
 SHORTEST_COEFFICIENTS = 1e-3  # norm of the coefficients of most samples, if there is any signal
 
 
@@ -82,17 +99,38 @@ class Rounds:
             Whether components that the data do not support are removed.
         """
         kinds = ("trimmed", "clipped") if self.is_robust else ("plain",)
-        fits = [self.early_rounds(self.start(kind, n_components)) for kind in kinds]
+        part = self.part(max(ROUNDS.rows, len(self.T) // ROUNDS.early_part))
+        is_whole = len(part.T) == len(self.T)
+        fits = [part.early_rounds(part.start(kind, n_components), prune=prune and is_whole) for kind in kinds]
         fit = max(fits, key=lambda fit: fit.evidence[-1])
+        yield from self.late_rounds(fit if is_whole else self.continued(fit.model), prune=prune)
+
+    def part(self, size: int) -> Rounds:
+        """Return the rounds for at most so many of the samples."""
+        if len(self.T) <= size:
+            return self
+        rows = some_rows(len(self.T), size)
+        return replace(
+            self, T=self.T[rows], observed=self.observed[rows], sample_weight=self.sample_weight[rows]
+        )
+
+    def late_rounds(self, fit: Fit, *, prune: bool) -> Iterator[Fit]:
+        """Yield a model and those after more rounds, while the evidence grows."""
         yield fit
         for number in range(ROUNDS.early, ROUNDS.most):
             before, fit = fit, self.one_round(fit, self.is_robust, math.inf)
             if prune:
                 fit = fit._replace(model=without_unsupported(fit.model))
             yield fit
-            gain = fit.evidence[-1] - before.evidence[-1]
+            gain = fit.evidence[-1] - before.evidence[-1] if before.evidence else math.inf
             if gain < ROUNDS.improvement and number >= ROUNDS.early + ROUNDS.unjudged:
                 break
+
+    def continued(self, model: FactorModel) -> Fit:
+        """Return a model that was fitted to a part of the samples, with the weights of all entries."""
+        here = model.in_units(self.gauge)
+        encoded = here.encode(self.T, self.observed, SWEEPS.learning[1], is_robust=self.is_robust)
+        return Fit(here, encoded[1])
 
     def start(self, kind: str, n_components: int) -> Fit:
         """Return a first model: principal components of the samples, with care for large entries.
@@ -118,13 +156,15 @@ class Rounds:
         model = FactorModel(self.gauge, basis, noise, covariances, np.ones(d), center=self.center)
         return Fit(model, weights)
 
-    def early_rounds(self, fit: Fit) -> Fit:
+    def early_rounds(self, fit: Fit, *, prune: bool) -> Fit:
         """Return the model after rounds in which noise variances are nearly equal.
 
         While the loadings are poor, a feature with gross errors would otherwise pass for a noisy one.
         """
         for number in range(ROUNDS.early):
             fit = self.one_round(fit, self.is_robust and number >= ROUNDS.unjudged, ROUNDS.early_variation)
+            if prune and number >= ROUNDS.unpruned:
+                fit = fit._replace(model=without_unsupported(fit.model))
         return fit
 
     def one_round(self, fit: Fit, judging: bool, variation: float) -> Fit:
@@ -184,6 +224,16 @@ class Rounds:
             gauge=model.gauge,
             model=model,
         )
+
+
+def some_rows(n_rows: int, size: int) -> NDArray[np.intp]:
+    """Return the indices of so many rows, always the same random ones, in increasing order."""
+    return np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
+
+
+def spread_rows(rows: Batch, size: int) -> Batch:
+    """Return at most so many rows from everywhere in a batch."""
+    return rows if len(rows) <= size else rows[some_rows(len(rows), size)]
 
 
 def principal_axes(X: Array, n_components: int) -> Array:

@@ -444,9 +444,25 @@ class FactorModel:
 
     def recentred(self) -> FactorModel:
         """Return the same model in units in which its location is zero."""
-        basis = self.basis.copy()
-        basis[:, -1] = 0.0
-        return replace(self, gauge=replace(self.gauge, centre=self.mean), basis=basis)
+        return self.in_units(replace(self.gauge, centre=self.mean))
+
+    def in_units(self, gauge: Gauge) -> FactorModel:
+        """Return the same model in the units of another gauge.
+
+        The variance of gross errors, which is the same for all features, changes with the mean unit.
+        """
+        factor = self.gauge.scale / gauge.scale
+        basis = self.basis * factor[:, None]
+        basis[:, -1] += (self.gauge.centre - gauge.centre) / gauge.scale
+        covariances = None if self.covariances is None else self.covariances * factor[:, None, None] ** 2
+        return replace(
+            self,
+            gauge=gauge,
+            basis=basis,
+            noise=self.noise * factor**2,
+            covariances=covariances,
+            gross_variance=self.gross_variance * math.exp(2.0 * float(np.mean(np.log(factor)))),
+        )
 
     def keep(self, components: Mask) -> FactorModel:
         """Return the model with some of its components."""

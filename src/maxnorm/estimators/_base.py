@@ -57,6 +57,7 @@ from maxnorm.estimators.validation import (
 from maxnorm.learner import Learner, Progress, StepResult, apply, check_state, flush, refusing_overflow, take
 from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
+from maxnorm.variational import ROUNDS
 
 MUCH_REJECTED = 0.25  # share of the entries of X that are classified as gross errors
 RandomState = int | np.random.RandomState | None
@@ -322,11 +323,10 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         return init
 
     def _fit_source(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
-        n_epochs = 1 if self.n_epochs == "auto" else self.n_epochs
-        rows = self._few_rows(learner, source) if self.n_epochs == "auto" else None
-        if rows is not None:
-            self._fit_rounds(learner, rows, monitor)
+        if self.n_epochs == "auto":
+            self._fit_automatically(learner, source, monitor)
             return
+        n_epochs = self.n_epochs
         if n_epochs > 1 and isinstance(source, Stream) and not source.repeatable:
             raise StreamError(
                 f"{source.title}: can be read once only, but n_epochs={n_epochs}; pass a file, or a "
@@ -334,35 +334,59 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             )
         with monitor.fit(n_epochs), suppress(StopLearning):
             for _ in range(n_epochs):
-                with monitor.one_pass():
-                    self._learn(learner, source, monitor.watch)
-                    self._progress = flush(learner, self._progress, monitor.watch)
+                self._one_pass(learner, source, monitor)
 
-    def _few_rows(self, learner: Learner, source: Batch | Stream | Blocks) -> Batch | None:
-        """Return all samples of a source if they are few enough to be used in every round."""
-        if not isinstance(learner, DenseLearner) or isinstance(source, Blocks):
-            return None
-        if isinstance(source, Stream) and not source.repeatable:
+    def _one_pass(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
+        with monitor.one_pass():
+            self._learn(learner, source, monitor.watch)
+            self._progress = flush(learner, self._progress, monitor.watch)
+
+    def _fit_automatically(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
+        """Fit the model in rounds over all samples if they are few, and otherwise in one pass.
+
+        Rounds over some samples of a large array find out where the pass starts.
+        """
+        rows = self._rows_in_memory(learner, source)
+        with monitor.fit(1), suppress(StopLearning):
+            if rows is None or not self._make_rounds(learner, rows, monitor):
+                self._one_pass(learner, source if rows is None else rows, monitor)
+        if rows is not None and self.noise == "capped":
+            self._warn_of_zeros(rows)
+
+    def _rows_in_memory(self, learner: Learner, source: Batch | Stream | Blocks) -> Batch | None:
+        """Return all samples of a source if they are an array, or few enough to be used in every round."""
+        if isinstance(source, Batch):
+            return source
+        if isinstance(source, Blocks) or not source.repeatable or not isinstance(learner, DenseLearner):
             return None
         parts, n_rows = [], 0
         for _, batch in self._batches(source):
             parts.append(batch)
             n_rows += len(batch)
-            if not learner.makes_rounds(n_rows, batch.shape[1]):
+            d = learner.most_components(n_rows, batch.shape[1])
+            if d is None or n_rows > ROUNDS.most_rows(batch.shape[1], d):
                 return None
         return Batch.join(parts)
 
-    def _fit_rounds(self, learner: Any, rows: Batch, monitor: Monitor) -> None:
-        """Fit the model to few samples, all of which are used in every round."""
-        watch = monitor.watch
-        self._draw_seed()  # as every fit does, although nothing is random here
-        with monitor.fit(1), suppress(StopLearning), monitor.one_pass(), refusing_overflow():
-            for state in learner.learn_in_rounds(rows):
+    def _make_rounds(self, learner: Learner, rows: Batch, monitor: Monitor) -> bool:
+        """Fit the model in rounds if that is possible; return whether all samples were used."""
+        most = learner.most_components(*rows.shape) if isinstance(learner, DenseLearner) else None
+        if most is None or not isinstance(learner, DenseLearner):
+            return False
+        seed = self._draw_seed()
+        with monitor.one_pass(), refusing_overflow():
+            for state in learner.learn_in_rounds(rows, most):
                 check_state(state)
+                if state.n_samples < len(rows):
+                    continue
                 self._progress = Progress(state)
-                if watch is not None:
-                    watch(StepResult(state, Contribution.of_all(state), rows))
-        self._warn_of_zeros(rows)
+                if monitor.watch is not None:
+                    monitor.watch(StepResult(state, Contribution.of_all(state), rows))
+        if state.n_samples == len(rows):
+            return True
+        first = learner.start(rows.shape[1], rows.dtype, seed)
+        self._progress = Progress(learner.start_of_pass(state, most, first, rows))
+        return False
 
     def _warn_of_zeros(self, rows: Batch) -> None:
         """Warn if most entries are zero and most of the others, which may be the signal, were rejected."""

@@ -10,7 +10,6 @@ import numpy as np
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.state import State
 from maxnorm.core.types import Array
-from maxnorm.dense import MODEL_COMPONENTS
 from maxnorm.estimators.answers import DistanceAnswer
 
 
@@ -29,8 +28,7 @@ class FactorModelMixin:
         if model is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no statistical model, which needs scale='auto' or "
-                "center=True, lambda1='auto', lambda2='auto', noise='capped' or 'none', and at most "
-                f"{MODEL_COMPONENTS} components"
+                "center=True, lambda1='auto', lambda2='auto', and noise='capped' or 'none'"
             )
         return model
 
