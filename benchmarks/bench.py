@@ -26,8 +26,8 @@ from maxnorm.paper.problems import Problem
 
 # Keys of METHODS in the order of the report. The report compares the others with the first.
 COMPARED = (
-    "ours",
-    "nuclear",
+    "default-max",
+    "default-nuclear",
     "omrmd",
     "orpca",
     "hyperspy",

@@ -48,8 +48,8 @@ class OraclePCA:
 
 # Column titles, and the keys of METHODS.
 COMPARED = {
-    "capped": "ours",
-    "capped, nuclear": "nuclear",
+    "capped": "default-max",
+    "capped, nuclear": "default-nuclear",
     "l1": "l1-auto-max",
     "l1, nuclear": "l1-auto-nuclear",
 }

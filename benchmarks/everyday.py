@@ -40,8 +40,8 @@ ESTIMATORS = {"max-norm": MaxNormDecomposition, "nuclear norm": OnlineRobustPCA}
 
 
 def ours(n_components="auto", kind=MaxNormDecomposition):
-    """Return an estimator with the settings for everyday data, the same for all of them."""
-    return kind(n_components, center=True, scale="auto", n_epochs="auto", random_state=0)
+    """Return an estimator with default settings."""
+    return kind(n_components, random_state=0)
 
 
 # -- tables -------------------------------------------------------------------------------------------

@@ -308,9 +308,7 @@ class DenseLearner(Learner):
         If the samples are many, a part of them is used. What is found then has fewer samples than there are,
         and is where one pass over all of them can start.
         """
-        make = partial(
-            Rounds.of, is_robust=self.noise == "capped", center=self.center, scale=self.scale
-        )
+        make = partial(Rounds.of, is_robust=self.noise == "capped", center=self.center, scale=self.scale)
         p, prune = rows.shape[1], self.n_components == "auto"
         part = spread_rows(rows, ROUNDS.most_rows(p, n_components))
         rounds = make(part)
@@ -466,6 +464,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
 
     now = time + len(Z)
     weights = remaining_weight(np.arange(time + 1, now + 1), now, settings.forgetting, settings.half_life)
+    weights = batch.weighted(weights, full)
     residual = code.residual + code.E
     noise = within_precision(settings.noise, Z.dtype)
     if isinstance(noise, WeightingNoise):

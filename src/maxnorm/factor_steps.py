@@ -116,7 +116,7 @@ def measure_by_model(
     root = inverse @ model.loadings
     R = known.R @ root.T + inverse @ (model.location - origin)
     now = time + len(T)
-    weights = remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life)
+    weights = batch.weighted(remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life))
     targets = W * T + (1.0 - W) * known.fitted
     statistics = SufficientStatistics.from_batch(
         targets, R, np.zeros(len(T)), weights, center=location is not None

@@ -517,8 +517,13 @@ def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) ->
     return Progress(learn(learner, progress.state, rows, watch=watch)[0])
 
 
-def apply(learner: Learner, state: State, rows: Batch) -> Iterator[tuple[Batch, Encoding]]:
-    """Yield blocks of the rows with their encodings, so that work space does not grow with their number."""
+def apply(
+    learner: Learner, state: State, rows: Batch, *, encoding: bool = True
+) -> Iterator[tuple[Batch, Encoding]]:
+    """Yield blocks of the rows with their encodings, so that work space does not grow with their number.
+
+    If no ``encoding`` is needed, the encodings are empty.
+    """
     if rows.dtype != state.L.dtype:
         _check_precision(state, rows.dtype)
     size = max(1, APPLY_ENTRIES // rows.shape[1])
@@ -526,7 +531,7 @@ def apply(learner: Learner, state: State, rows: Batch) -> Iterator[tuple[Batch, 
         for start in range(0, len(rows), size):
             block = rows[start : start + size]
             with refusing_overflow():
-                code = learner.encode(block, state)
+                code = learner.encode(block, state) if encoding else Encoding.empty(len(block))
             check_finite(code.R, code.E, code.residual, code.loss)
             yield block, code
 

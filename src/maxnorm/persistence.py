@@ -80,6 +80,9 @@ CALLBACK_PREFIXES = ("_skl_", "_callback_", "_parent_callback_")  # attributes o
 PARAMETERS_OF_FORMAT_1 = {"basis": "basis_update", "statistics": "gram"}
 VALUES_OF_FORMAT_1 = {"Biases": "BiasModel"}
 FIELDS_OF_FORMAT_1 = {("L21", "doubt"): "downweight"}
+# Parameters that later versions have, with the values that give what files without them meant.
+DECOMPOSITIONS = ("MaxNormDecomposition", "OnlineRobustPCA")
+DEFAULTS_OF_FORMAT_1 = {"center": False, "scale": None}
 
 
 class ModelFileError(ValueError):
@@ -239,6 +242,8 @@ def _estimator(header: dict[str, Any], arrays: Mapping[str, Array]) -> BaseEstim
     parameters = {k: _unpacked(v, arrays) for k, v in header["parameters"].items()}
     if header["format"] == 1:
         parameters = {PARAMETERS_OF_FORMAT_1.get(k, k): v for k, v in parameters.items()}
+    if header["estimator"] in DECOMPOSITIONS:
+        parameters = DEFAULTS_OF_FORMAT_1 | parameters  # which version 0.1 did not write
     estimator = getattr(maxnorm, header["estimator"])(**parameters)
     learnt = {key: _unpacked(value, arrays) for key, value in header["learnt"].items()}
     unknown = sorted(learnt.keys() - set(learnt_attributes(estimator)))

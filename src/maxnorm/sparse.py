@@ -103,11 +103,12 @@ class SparseLearner(Learner):
             return Contribution(n_samples, 0, nothing, Scales(), Decay(), code.rank, biases=no_biases)
         now = time + Z.shape[0]
         weights, kept = self._weights(time, now, settings.forgetting, settings.half_life)
+        weights = batch.weighted(weights, full)
         found, targets, kept_biases = None, Z, 1.0
         if biases is not None:
             power = min(settings.forgetting, BIAS_FORGETTING)
             slow_weights, kept_biases = self._weights(time, now, power, settings.half_life)
-            found = biases.from_batch(Z, code.rows, slow_weights)
+            found = biases.from_batch(Z, code.rows, batch.weighted(slow_weights, full))
             new = biases.scaled(kept_biases) + found
             known = new.mean + new.columns[Z.indices] + np.repeat(code.rows, np.diff(Z.indptr))
             targets = csr_array((Z.data - known, Z.indices, Z.indptr), shape=Z.shape)

@@ -86,7 +86,8 @@ class Rounds:
         Z, observed = rows.dense()
         gauge = Gauge.of(Z, observed, center=center, scale="feature" if scale else "common")
         there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
-        return cls(gauge, gauge.standardise(Z, observed), there, np.ones(len(Z)), is_robust, center)
+        weight = rows.weighted(np.ones(len(Z)))
+        return cls(gauge, gauge.standardise(Z, observed), there, weight, is_robust, center)
 
     def fits(self, n_components: int, *, prune: bool) -> Iterator[Fit]:
         """Yield a model after every round from the start with the most evidence, while the evidence grows.
@@ -144,9 +145,10 @@ class Rounds:
         elif kind == "clipped":
             limit = np.quantile(np.abs(T), ROUNDS.clipped, axis=0)
             T = np.clip(T, -limit, limit)
-        counts = np.maximum(weights.sum(axis=0), 1.0)
-        location = (weights * T).sum(axis=0) / counts if self.center else np.zeros(T.shape[1])
-        deviations = weights * (T - location)
+        share = self.sample_weight / self.sample_weight.mean()
+        counts = np.maximum(share @ weights, 1.0)
+        location = share @ (weights * T) / counts if self.center else np.zeros(T.shape[1])
+        deviations = np.sqrt(share)[:, None] * weights * (T - location)
         L = principal_axes(deviations, n_components) / max(float(weights.mean()), 0.05)
         variance = np.einsum("ij,ij->j", deviations, deviations) / counts
         noise = np.maximum(variance - 0.9 * np.einsum("ij,ij->i", L, L), 0.1 * variance + 1e-3)
@@ -176,9 +178,9 @@ class Rounds:
 
     def sum_residuals(self, fit: Fit, known: Posterior) -> Array:
         """Return the sums from which the online learner goes on learning noise variances."""
-        counts = fit.weights.sum(axis=0)
+        counts = self.sample_weight @ fit.weights
         gross = np.where(self.observed, (1.0 - fit.weights) * (self.T - known.fitted) ** 2, 0.0)
-        return np.column_stack([fit.model.noise * counts, counts, gross.sum(axis=0)])
+        return np.column_stack([fit.model.noise * counts, counts, self.sample_weight @ gross])
 
     def state(self, fit: Fit, dtype: np.dtype[Any], *, in_ball: bool) -> State:
         """Return the state of a learner that has learnt what a fit has found.
@@ -191,13 +193,14 @@ class Rounds:
         c = 2.0 * max(float(np.quantile(row_norms(known.R), 0.9)), SHORTEST_COEFFICIENTS) if in_ball else 1.0
         d, L = model.n_components, model.loadings * c
         variance = float(np.vdot(L, L)) / c**2 + float(model.noise.sum())
+        total = float(self.sample_weight.sum())
         statistics = SufficientStatistics(
-            A=n / c**2 * np.eye(d),
-            B=n / c**2 * L,
+            A=total / c**2 * np.eye(d),
+            B=total / c**2 * L,
             r=np.zeros(d),
-            loss=0.5 * n * variance,
-            weight=float(n),
-            entries=float(n * len(L)),
+            loss=0.5 * total * variance,
+            weight=total,
+            entries=total * len(L),
             t=np.zeros(len(L)) if self.center else None,
             residuals=self.sum_residuals(fit, known),
         )

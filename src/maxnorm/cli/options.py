@@ -42,8 +42,8 @@ def parse_number_or_auto(text: str) -> float | str:
         raise click.BadParameter(f"{text!r} is neither a number nor 'auto'.") from None
 
 
-def parse_rank_or_auto(text: str) -> int | str:
-    """Return the number of components that ``text`` represents, or "auto"."""
+def parse_count_or_auto(text: str) -> int | str:
+    """Return the positive integer that ``text`` represents, or "auto"."""
     if text == "auto":
         return text
     if not text.isdecimal() or int(text) < 1:
@@ -103,10 +103,11 @@ def model_options(command: Command) -> Command:
         ),
         click.option(
             "--epochs",
-            type=click.IntRange(1),
-            default=1,
+            type=parse_count_or_auto,
+            metavar="INTEGER|auto",
+            default="auto",
             show_default=True,
-            help="Number of passes over DATA.",
+            help='Number of passes over DATA. "auto" makes one, or as many as pay if DATA is small.',
         ),
         click.option(
             "--lambda2",
@@ -143,10 +144,10 @@ def model_options(command: Command) -> Command:
         ),
         click.option(
             "--rank",
-            type=parse_rank_or_auto,
+            type=parse_count_or_auto,
             metavar="INTEGER|auto",
-            help='Number of components. "auto" selects it by the error in entries held out of the first '
-            "samples. The default is 10, or half the number of features if there are fewer than 20.",
+            help='Number of components. "auto", the default of decompositions, chooses it from the data. '
+            "The default of completion is 10, or half the number of features if there are fewer than 20.",
         ),
     ):
         command = decorate(command)
@@ -186,7 +187,7 @@ class ModelOptions(NamedTuple):
     noise: str | None
     lambda1: float | str
     lambda2: float | str
-    epochs: int
+    epochs: int | str
     half_life: float | None
     seed: int
 
@@ -195,7 +196,10 @@ class ModelOptions(NamedTuple):
         import maxnorm
 
         optional: dict[str, Any] = {"noise": self.noise} if self.noise else {}
-        if self.estimator == "completion":
+        is_completion = self.estimator == "completion"
+        if self.rank is not None:
+            optional["n_components"] = self.rank
+        if is_completion:
             optional["biases"] = self.biases
         elif self.biases:
             raise click.UsageError(
@@ -203,10 +207,9 @@ class ModelOptions(NamedTuple):
                 "`maxnorm fit --estimator completion`"
             )
         return getattr(maxnorm, ESTIMATOR_CLASSES[self.estimator])(
-            self.rank,
             lambda1=self.lambda1,
             lambda2=self.lambda2,
-            n_epochs=self.epochs,
+            n_epochs=1 if is_completion and self.epochs == "auto" else self.epochs,
             half_life=self.half_life,
             random_state=self.seed,
             **optional,

@@ -170,7 +170,7 @@ class TrainingRun:
 
     def train(self, stream: Stream) -> None:
         """Learn from the remaining rows of all epochs; the model is also saved on signals and on errors."""
-        n_epochs = self.model.n_epochs
+        n_epochs = 1 if self.model.n_epochs == "auto" else self.model.n_epochs
         if n_epochs > 1 and not stream.repeatable:
             raise click.ClickException(
                 f"{stream.title} can be read only once, but --epochs is {n_epochs}: use --epochs 1, or save "
@@ -179,8 +179,11 @@ class TrainingRun:
         if not stream.repeatable:  # such a stream has only rows that were not read before
             self.n_epochs_done, self.n_samples_before_epoch, self.finished = 0, self.n_samples, False
         try:
-            for _ in range(self.n_epochs_done, n_epochs):
-                self._train_epoch(stream)
+            if not self.n_samples and stream.repeatable and self.model.makes_rounds(stream):
+                self._train_in_rounds(stream)
+            else:
+                for _ in range(self.n_epochs_done, n_epochs):
+                    self._train_epoch(stream)
             self.finished = True
             self.save()
         except KeyboardInterrupt:
@@ -192,8 +195,17 @@ class TrainingRun:
             reason = getattr(error, "strerror", None) or error
             raise click.ClickException(printable(f"{reason}; {self._save_early()}")) from error
 
+    def _train_in_rounds(self, stream: Stream) -> None:
+        """Fit the model to few samples, which takes seconds."""
+        start = time.monotonic()
+        with show_row_progress("fitting in rounds", None, 0):
+            self.model.fit(stream, callback=lambda _: check_signals())
+        self.n_epochs_done, self.n_samples_before_epoch = 1, self.n_samples
+        self.history.append((self.n_samples, float(self.model.objective_)))
+        self.seconds = time.monotonic() - start
+
     def _train_epoch(self, stream: Stream) -> None:
-        n_epochs = self.model.n_epochs
+        n_epochs = 1 if self.model.n_epochs == "auto" else self.model.n_epochs
         title = "fitting" if n_epochs == 1 else f"epoch {self.n_epochs_done + 1} of {n_epochs}"
         first_row = self.row
         batches = split_batches(stream, self.checkpoint_every).from_row(first_row)

@@ -26,6 +26,7 @@ class Batch:
     """
 
     values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones
+    weight: Array | None = None  #: weights of the samples; None if all are one
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, KINDS):
@@ -84,24 +85,34 @@ class Batch:
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> Batch:
         """Return some of the samples."""
-        return Batch(self.values[rows])
+        return Batch(self.values[rows], None if self.weight is None else self.weight[rows])
 
     def copy(self) -> Batch:
         """Return a batch that shares no memory with this one."""
-        return Batch(self.values.copy())
+        return Batch(self.values.copy(), None if self.weight is None else self.weight.copy())
 
     def astype(self, dtype: np.dtype[Any]) -> Batch:
         """Return the batch in another precision; sparse batches keep theirs, which is always double."""
-        return self if self.is_sparse or self.dtype == dtype else Batch(self.values.astype(dtype))
+        is_same = self.is_sparse or self.dtype == dtype
+        return self if is_same else Batch(self.values.astype(dtype), self.weight)
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> Batch:
         """Return the samples of several batches as one batch, which is sparse if any of them is."""
         if len(batches) == 1:
             return batches[0]
+        weight = None
+        if any(batch.weight is not None for batch in batches):
+            weight = np.concatenate([batch.weighted(np.ones(len(batch))) for batch in batches])
         if any(batch.is_sparse for batch in batches):
-            return Batch(csr_array(vstack([batch.entries() for batch in batches])))
-        return Batch(np.concatenate([batch.values for batch in batches]))
+            return Batch(csr_array(vstack([batch.entries() for batch in batches])), weight)
+        return Batch(np.concatenate([batch.values for batch in batches]), weight)
+
+    def weighted(self, weights: Array, used: Mask | None = None) -> Array:
+        """Return weights multiplied by those of the samples, or of those samples that are used."""
+        if self.weight is None:
+            return weights
+        return weights * (self.weight if used is None else self.weight[used])
 
 
 def without_negligible(data: Array) -> Array:

@@ -24,6 +24,8 @@ class ThreadingRule(NamedTuple):
     least_work : int
         Products of fewer multiplications run on one thread without a trial. Such products were measured to
         be faster on one thread, and many times faster while another process keeps a core busy.
+    never_threaded : int
+        Products of fewer multiplications are computed on one thread by every BLAS, so that none need be set.
     trials : int
         Number of products that are timed; a single one is too short to be timed reliably.
     largest_share : float
@@ -32,6 +34,7 @@ class ThreadingRule(NamedTuple):
     """
 
     least_work: int = 20_000_000
+    never_threaded: int = 2_000
     trials: int = 4
     largest_share: float = 0.9
 
@@ -84,8 +87,9 @@ def limited_blas(rows: int, p: int, d: int) -> AbstractContextManager[object]:
     context manager
         Context that limits BLAS to one thread, or does nothing.
     """
-    if rows * p * d < THREADING.least_work:
-        return one_blas_thread()
+    work = rows * p * d
+    if work < THREADING.least_work:
+        return nullcontext() if work < THREADING.never_threaded else one_blas_thread()
     rows = -(-THREADING.least_work // (p * d))  # the smallest products for which the question arises
     X, L = np.ones((rows, p), dtype=np.float32), np.ones((p, d), dtype=np.float32)
     with one_blas_thread():

@@ -49,6 +49,13 @@ class Encoding:
     scale: Array | None = None  #: p, units of the low-rank part in the basis; None for those of the data
     basis: Array | None = None  #: p x d, the basis of the coefficients, if it is not that of the state
 
+    @classmethod
+    def empty(cls, n_samples: int) -> Encoding:
+        """Return an encoding without coefficients, for answers that need none."""
+        nothing, each = np.empty((n_samples, 0)), np.zeros(n_samples)
+        done = np.ones(n_samples, dtype=np.bool_)
+        return cls(nothing, nothing, nothing, each, each, each, 0, np.zeros(n_samples, dtype=np.int_), done)
+
     def low_rank(self, L: Array) -> Array:
         """Return the low-rank part of the samples, complete where entries are missing, biases included."""
         L = L if self.basis is None else self.basis

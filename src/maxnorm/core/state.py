@@ -61,8 +61,9 @@ class State:
         p, d = self.L.shape
         return f"<state of {p} features and {d} components after {self.n_samples} samples>"
 
-    def lock(self) -> State:
-        """Make the arrays read-only, so that nobody can damage a model through them; return the state."""
+    @cached_property
+    def locked(self) -> State:
+        """The state itself, with arrays that are made read-only, so that nobody can damage a model."""
         for value in (self, self.statistics, self.scales, self.biases, self.gauge, self.model):
             for item in vars(value).values() if value is not None else ():
                 if isinstance(item, np.ndarray):

@@ -44,6 +44,10 @@ class Answer(Protocol):
         """Return the shapes of the arrays."""
         ...
 
+    def needs_encoding(self, state: State) -> bool:
+        """Return whether the samples must be encoded for it."""
+        ...
+
 
 class RoundSettings(NamedTuple):
     """What the size of the rounds depends on, and how blocks are converted."""
@@ -172,7 +176,7 @@ def _answer_block(
     for raw in block:
         rows = read(raw, block.first)
         parts, n_unfinished = [], 0
-        for piece, code in apply(learner, state, rows):
+        for piece, code in apply(learner, state, rows, encoding=answer.needs_encoding(state)):
             parts.append(answer(piece, code, state))
             n_unfinished += int((~code.converged).sum())
         report(n_unfinished, len(rows))

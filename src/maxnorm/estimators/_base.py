@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from operator import is_
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from maxnorm import persistence
 from maxnorm.core.batch import Batch, complaint_about_tiny, in_precision
@@ -172,6 +173,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     n_epochs: int | Auto
     center: bool = False
     scale: Auto | None = None
+    whiten: bool = False
     init: str | ArrayLike
     random_state: RandomState
     _progress: Progress
@@ -182,7 +184,14 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     # -- learning -------------------------------------------------------------------------------------
 
     @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(self, X: Samples, y: object = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self,
+        X: Samples,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        callback: Callback | None = None,
+    ) -> Self:
         """Fit the model to X, in ``n_epochs`` passes over consecutive batches.
 
         Everything learnt before is forgotten. If X is an array and an error is raised, the model is left
@@ -196,6 +205,10 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             they are, in rounds.
         y : object, default=None
             Ignored; present for compatibility with pipelines.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts, as if it were there so many times; X must be an array or data frame.
+            Samples of weight zero are left out. The robust scales of the features, from which the fit starts,
+            treat all other samples alike.
         callback : callable, default=None
             Called with a :class:`maxnorm.learner.StepResult` after every batch, or every round on Dask. It
             has the attributes ``step``, ``n_samples``, ``loss`` and ``residual_scale``. If the callback
@@ -210,14 +223,21 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             self.__dict__.pop("_progress", None)
             self._cache = Cache()
             learner = self._learner()
-            source = self._source(X, reset=True)
+            source = with_weights(self._source(X, reset=True), X, sample_weight)
             if isinstance(source, Batch) and (complaint := complaint_about_tiny(source)) is not None:
                 raise ValueError(complaint)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
         self._warn_of_rejection(learner)
         return self
 
-    def partial_fit(self, X: Samples, y: object = None, *, callback: Callback | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: Samples,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        callback: Callback | None = None,
+    ) -> Self:
         """Learn from more samples; memory does not grow with their number.
 
         Any number of rows will do, and how they are divided into calls makes no difference: in the end the
@@ -230,6 +250,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             Samples in rows. NaN marks missing entries.
         y : object, default=None
             Ignored; present for compatibility with pipelines.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts, as in :meth:`fit`.
         callback : callable, default=None
             Called after every batch that was learnt from, as in :meth:`fit`.
 
@@ -243,7 +265,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             if "_cache" not in self.__dict__:
                 self._cache = Cache()
             learner = self._learner()
-            source = self._source(X, reset=not self.__sklearn_is_fitted__())
+            source = with_weights(self._source(X, reset=not self.__sklearn_is_fitted__()), X, sample_weight)
             self._learn(learner, source, watch)
         return self
 
@@ -335,6 +357,25 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         with monitor.fit(n_epochs), suppress(StopLearning):
             for _ in range(n_epochs):
                 self._one_pass(learner, source, monitor)
+
+    def makes_rounds(self, X: Samples) -> bool:
+        """Return whether ``fit`` uses all samples of X in every round, because they are few.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or Stream
+            Samples in rows.
+
+        Returns
+        -------
+        is_small : bool
+            Whether rounds are made. Otherwise ``fit`` is the same as ``partial_fit`` and ``flush`` if X is a
+            stream.
+        """
+        learner = self._learner()
+        rows = self._rows_in_memory(learner, self._source(X, reset=True)) if self.n_epochs == "auto" else None
+        most = None if rows is None else learner.most_components(*rows.shape)
+        return rows is not None and most is not None and len(rows) <= ROUNDS.most_rows(rows.shape[1], most)
 
     def _one_pass(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         with monitor.one_pass():
@@ -508,6 +549,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         check_plugin(self, "norm", NORMS, FactorNorm, NORM_MEMBERS)
         check_choice(self, "basis_update", ("exact", "bcd"))
         check_choice(self, "center", (False, True))
+        check_choice(self, "whiten", (False, True))
         check_choice(self, "scale", ("auto", None))
         for parameter, weight in (("noise", "lambda2"), ("norm", "lambda1")):
             if not isinstance(getattr(self, parameter), str) and getattr(self, weight) != "auto":
@@ -600,7 +642,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             return self._apply_lazily(X, learner, state, answer)
         parts, n_samples, n_unfinished = [], 0, 0
         for _, rows in self._batches(self._rows(X)):
-            for block, code in apply(learner, state, rows):
+            for block, code in apply(learner, state, rows, encoding=answer.needs_encoding(state)):
                 parts.append(answer(block, code, state))
                 n_samples += len(block)
                 n_unfinished += int((~code.converged).sum())
@@ -633,12 +675,12 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """Return the state with the waiting rows learnt, which is remembered until something changes."""
         progress = self._progress
         if not progress.waiting:
-            return progress.state.lock()
+            return progress.state.locked
         learner = learner or self._learner()
         cache = self.__dict__.get("_cache", Cache())
         ahead = cache.ahead
         if ahead is None or ahead[0] is not progress or ahead[1] is not learner:
-            cache.ahead = ahead = (progress, learner, flush(learner, progress).state.lock())
+            cache.ahead = ahead = (progress, learner, flush(learner, progress).state.locked)
         return ahead[2]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -705,6 +747,11 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
     """Estimators whose ``transform`` returns coefficients in ``components_``."""
 
+    @property
+    def _whitening(self) -> Array | None:
+        """Standard deviations by which coefficients are divided; None if they are not whitened."""
+        return None
+
     def inverse_transform(self, R: ArrayLike) -> Array:
         """Return the low-rank samples that have given coefficients.
 
@@ -726,6 +773,9 @@ class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
                 f"R has {coefficients.shape[1]} columns, but this {type(self).__name__} has "
                 f"{len(basis)} components; pass what transform returned"
             )
+        deviations = self._whitening
+        if deviations is not None:
+            coefficients = (coefficients * deviations).astype(coefficients.dtype)
         low_rank = coefficients @ basis
         mean = getattr(self, "mean_", None)
         return low_rank if mean is None else low_rank + mean.astype(coefficients.dtype, copy=False)
@@ -743,6 +793,8 @@ class OnlineDecomposition(FactorModelMixin, CoefficientsMixin, OnlineFactorisati
     def transform(self, X: Samples) -> Array:
         """Return the coefficients of samples in the learnt basis, solved to the tolerance ``tol``.
 
+        With ``whiten``, they are divided by their standard deviations.
+
         The coefficients of a sample do not depend on the other samples. Samples that do not reach the
         tolerance in ``max_iter`` sweeps are reported by a ``ConvergenceWarning``.
 
@@ -756,7 +808,8 @@ class OnlineDecomposition(FactorModelMixin, CoefficientsMixin, OnlineFactorisati
         R : ndarray of shape (n_samples, n_components), or Dask array for a Dask collection
             The coefficients of each sample.
         """
-        return self._apply(X, CoefficientAnswer())[0]
+        check_is_fitted(self)
+        return self._apply(X, CoefficientAnswer(self._whitening))[0]
 
 
 def warn_if_unfinished(n_unfinished: int, n_samples: int, *, tol: float, stacklevel: int = 2) -> None:
@@ -775,6 +828,24 @@ def warn_if_tiny(rows: Batch) -> None:
     complaint = complaint_about_tiny(rows)
     if complaint is not None:
         warnings.warn(f"{complaint}, or ignore this if samples that follow are larger", stacklevel=4)
+
+
+def with_weights(
+    source: Batch | Stream | Blocks, X: Samples, sample_weight: ArrayLike | None
+) -> Batch | Stream | Blocks:
+    """Return samples with their weights, without those of weight zero."""
+    if sample_weight is None:
+        return source
+    if not isinstance(source, Batch):
+        raise ValueError(
+            "sample_weight needs X to be an array or a data frame; pass the rows of other sources to "
+            "partial_fit as arrays, with their weights"
+        )
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    used = weight > 0.0
+    if not used.any():
+        raise ValueError("sample_weight is zero for all samples; at least one must be positive")
+    return replace(source, weight=weight) if used.all() else replace(source, weight=weight)[used]
 
 
 def is_streamed(X: Any) -> bool:

@@ -19,8 +19,16 @@ from maxnorm.dask.blocks import Output
 Range = tuple[float, float] | None
 
 
+class EncodedAnswer:
+    """An answer that needs the encoding of the samples."""
+
+    def needs_encoding(self, state: State) -> bool:
+        """Return whether the samples must be encoded."""
+        return True
+
+
 @dataclass(frozen=True)
-class DecompositionAnswer:
+class DecompositionAnswer(EncodedAnswer):
     """The low-rank part, the noise, the residual, the coefficients, and whether each sample converged."""
 
     def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
@@ -42,13 +50,15 @@ class DecompositionAnswer:
         )
 
 
-@dataclass(frozen=True)
-class CoefficientAnswer:
-    """The coefficients of the samples."""
+@dataclass(frozen=True, eq=False)
+class CoefficientAnswer(EncodedAnswer):
+    """The coefficients of the samples, divided by their standard deviations if these are given."""
+
+    deviations: Array | None = None
 
     def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
         """Return the coefficients of the samples."""
-        return (code.R,)
+        return (code.R if self.deviations is None else (code.R / self.deviations).astype(code.R.dtype),)
 
     def outputs(self, state: State) -> tuple[Output, ...]:
         """Return the shape of the result."""
@@ -66,6 +76,10 @@ class ScoreAnswer:
         model = self.learner.model_at(state)
         return (-code.loss,) if model is None else (model.log_likelihood(*model.standardised(block)),)
 
+    def needs_encoding(self, state: State) -> bool:
+        """Return whether the samples must be encoded, which the factor model does not need."""
+        return self.learner.model_at(state) is None
+
     def outputs(self, state: State) -> tuple[Output, ...]:
         """Return the shape of the result."""
         return (Output(np.float64, is_matrix=False),)
@@ -82,13 +96,17 @@ class DistanceAnswer:
         model = self.learner.model_at(state)
         return (model.distances(*model.standardised(block))[0],)
 
+    def needs_encoding(self, state: State) -> bool:
+        """Return that the samples need not be encoded."""
+        return False
+
     def outputs(self, state: State) -> tuple[Output, ...]:
         """Return the shape of the result."""
         return (Output(np.float64, is_matrix=False),)
 
 
 @dataclass(frozen=True)
-class PredictionAnswer:
+class PredictionAnswer(EncodedAnswer):
     """All entries as the model predicts them, within a range if there is one."""
 
     value_range: Range = None

@@ -26,11 +26,11 @@ class MaxNormDecomposition(OnlineDecomposition):
 
     Parameters
     ----------
-    n_components : int, "auto" or None, default=None
-        Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
-        the error on entries that are held out of the first samples. None means 10, or half the number of
-        features if there are fewer than 20. Without ``center``, add one to n_components if the data have a
-        mean.
+    n_components : int, "auto" or None, default="auto"
+        Number of components, which is the rank of the low-rank part or a bound on it. "auto" keeps the
+        components that the data support: those of a factor model of the samples, or of the first ones of a
+        stream. If there are many, entries are held out instead. None means 10, or half the number of features
+        if there are fewer than 20. Without ``center``, add one to n_components if the data have a mean.
     norm : {"max", "nuclear"} or FactorNorm, default="max"
         Norm of the low-rank part: the max-norm, the nuclear norm of :class:`OnlineRobustPCA`, or an
         instance of a subclass of :class:`maxnorm.core.norms.FactorNorm`.
@@ -64,14 +64,17 @@ class MaxNormDecomposition(OnlineDecomposition):
         and up to 1000 in ``transform``.
     tol : float, default=1e-6
         Relative accuracy of the coefficients, as a KKT residual.
-    n_epochs : int or "auto", default=1
+    n_epochs : int or "auto", default="auto"
         Number of passes of ``fit`` over the data. "auto" makes rounds over all samples as long as they
-        improve the factor model, if the samples are few and nothing else is set; otherwise it makes one pass.
-    center : bool, default=False
+        improve the factor model, if the samples are few; otherwise it makes one pass, which starts from
+        rounds over some of the samples if they are in memory. ``partial_fit`` always makes one pass.
+    center : bool, default=True
         Whether the location of the samples is learnt. If not, a mean needs a component of its own.
-    scale : "auto" or None, default=None
+    scale : "auto" or None, default="auto"
         "auto" gives every feature its own scale, so that units do not matter; ``lambda1`` and ``lambda2``
         then refer to samples in units of these scales. None is for features of one unit.
+    whiten : bool, default=False
+        Whether ``transform`` divides the coefficients by their standard deviations.
     init : "random" or array-like of shape (n_components, n_features), default="random"
         First basis. A random basis is orthonormal and is scaled to the data.
     random_state : int, RandomState or None, default=None
@@ -80,13 +83,13 @@ class MaxNormDecomposition(OnlineDecomposition):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector per row. With ``center`` or ``scale`` these are the principal axes of the
-        low-rank part, orthonormal and in decreasing order of variance.
+        The basis, one vector per row: the principal axes of the low-rank part, orthonormal and in decreasing
+        order of variance. For the paper's problem, it is the basis that minimises the objective.
     mean_ : ndarray of shape (n_features,)
         Mean of the samples without gross errors; zero without ``center``.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
-        need ``center`` or ``scale``, and weights and noise that are not set.
+        need ``center`` or ``scale``, weights that are "auto", and the noise "capped" or "none".
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Share of each component in the variance of samples without gross errors.
     singular_values_ : ndarray of shape (n_components,)
@@ -152,7 +155,7 @@ class MaxNormDecomposition(OnlineDecomposition):
 
     def __init__(
         self,
-        n_components: int | Literal["auto"] | None = None,
+        n_components: int | Literal["auto"] | None = "auto",
         *,
         norm: str | FactorNorm = "max",
         noise: str | Noise = "capped",
@@ -164,9 +167,10 @@ class MaxNormDecomposition(OnlineDecomposition):
         basis_update: BasisUpdate = "exact",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
-        n_epochs: int | Literal["auto"] = 1,
-        center: bool = False,
-        scale: Literal["auto"] | None = None,
+        n_epochs: int | Literal["auto"] = "auto",
+        center: bool = True,
+        scale: Literal["auto"] | None = "auto",
+        whiten: bool = False,
         init: str | ArrayLike = "random",
         random_state: RandomState = None,
     ) -> None:
@@ -184,6 +188,7 @@ class MaxNormDecomposition(OnlineDecomposition):
         self.n_epochs = n_epochs
         self.center = center
         self.scale = scale
+        self.whiten = whiten
         self.init = init
         self.random_state = random_state
 
@@ -198,11 +203,11 @@ class OnlineRobustPCA(OnlineDecomposition):
 
     Parameters
     ----------
-    n_components : int, "auto" or None, default=None
-        Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
-        the error on entries that are held out of the first samples. None means 10, or half the number of
-        features if there are fewer than 20. Without ``center``, add one to n_components if the data have a
-        mean.
+    n_components : int, "auto" or None, default="auto"
+        Number of components, which is the rank of the low-rank part or a bound on it. "auto" keeps the
+        components that the data support: those of a factor model of the samples, or of the first ones of a
+        stream. If there are many, entries are held out instead. None means 10, or half the number of features
+        if there are fewer than 20. Without ``center``, add one to n_components if the data have a mean.
     noise : {"capped", "l1", "l21", "squared", "none"} or Noise, default="capped"
         What is unusual in the data. "capped" and "l1" find gross errors in single entries: "capped" rejects
         them, "l1" limits their influence and is the paper's choice. "l21" finds samples that are entirely
@@ -230,14 +235,17 @@ class OnlineRobustPCA(OnlineDecomposition):
         and up to 1000 in ``transform``.
     tol : float, default=1e-6
         Relative accuracy of the coefficients, as a KKT residual.
-    n_epochs : int or "auto", default=1
+    n_epochs : int or "auto", default="auto"
         Number of passes of ``fit`` over the data. "auto" makes rounds over all samples as long as they
-        improve the factor model, if the samples are few and nothing else is set; otherwise it makes one pass.
-    center : bool, default=False
+        improve the factor model, if the samples are few; otherwise it makes one pass, which starts from
+        rounds over some of the samples if they are in memory. ``partial_fit`` always makes one pass.
+    center : bool, default=True
         Whether the location of the samples is learnt. If not, a mean needs a component of its own.
-    scale : "auto" or None, default=None
+    scale : "auto" or None, default="auto"
         "auto" gives every feature its own scale, so that units do not matter; ``lambda1`` and ``lambda2``
         then refer to samples in units of these scales. None is for features of one unit.
+    whiten : bool, default=False
+        Whether ``transform`` divides the coefficients by their standard deviations.
     init : "random" or array-like of shape (n_components, n_features), default="random"
         First basis. A random basis is orthonormal and is scaled to the data.
     random_state : int, RandomState or None, default=None
@@ -246,13 +254,13 @@ class OnlineRobustPCA(OnlineDecomposition):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector per row. With ``center`` or ``scale`` these are the principal axes of the
-        low-rank part, orthonormal and in decreasing order of variance.
+        The basis, one vector per row: the principal axes of the low-rank part, orthonormal and in decreasing
+        order of variance. For the paper's problem, it is the basis that minimises the objective.
     mean_ : ndarray of shape (n_features,)
         Mean of the samples without gross errors; zero without ``center``.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
-        need ``center`` or ``scale``, and weights and noise that are not set.
+        need ``center`` or ``scale``, weights that are "auto", and the noise "capped" or "none".
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Share of each component in the variance of samples without gross errors.
     singular_values_ : ndarray of shape (n_components,)
@@ -307,7 +315,7 @@ class OnlineRobustPCA(OnlineDecomposition):
 
     def __init__(
         self,
-        n_components: int | Literal["auto"] | None = None,
+        n_components: int | Literal["auto"] | None = "auto",
         *,
         noise: str | Noise = "capped",
         lambda1: float | Literal["auto"] = "auto",
@@ -317,9 +325,10 @@ class OnlineRobustPCA(OnlineDecomposition):
         half_life: float | None = None,
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
-        n_epochs: int | Literal["auto"] = 1,
-        center: bool = False,
-        scale: Literal["auto"] | None = None,
+        n_epochs: int | Literal["auto"] = "auto",
+        center: bool = True,
+        scale: Literal["auto"] | None = "auto",
+        whiten: bool = False,
         init: str | ArrayLike = "random",
         random_state: RandomState = None,
     ) -> None:
@@ -335,5 +344,6 @@ class OnlineRobustPCA(OnlineDecomposition):
         self.n_epochs = n_epochs
         self.center = center
         self.scale = scale
+        self.whiten = whiten
         self.init = init
         self.random_state = random_state

@@ -17,6 +17,7 @@ class FactorModelMixin:
     """Estimators that may explain samples by a factor model."""
 
     state_: State
+    whiten: bool
     _snapshot: Callable[[], tuple[Any, State]]
     _learner: Callable[[], Any]
     _apply: Callable[..., Any]
@@ -75,6 +76,17 @@ class FactorModelMixin:
         explained = model.principal.deviations**2
         total = explained.sum() + model.noise_variance.sum()
         return explained / (total if total > 0.0 else 1.0)
+
+    @property
+    def _whitening(self) -> Array | None:
+        """Standard deviations by which coefficients are divided; None if they are not whitened.
+
+        Along a component without variance all coefficients are zero, and remain so.
+        """
+        if not self.whiten:
+            return None
+        deviations = self._model().principal.deviations
+        return np.where(deviations > 0.0, deviations, 1.0)
 
     @property
     def singular_values_(self) -> Array:

@@ -30,6 +30,9 @@ from maxnorm.paper.reference import published_step
 
 Start = Literal["uniform", "orthonormal"]
 
+# Parameters with which the decompositions of this library solve the paper's problem, in one pass.
+PAPER_PROBLEM: dict[str, Any] = {"center": False, "scale": None, "n_epochs": 1}
+
 
 class Learner(Protocol):
     """A learner of a basis, in the scikit-learn estimator API."""
@@ -272,18 +275,25 @@ METHODS: dict[str, Method] = {
     "orthonormal-nuclear": Method(
         "Algorithm 1, nuclear norm, orthonormal start", _exact(PlainNuclearNorm, "orthonormal")
     ),
-    # The estimators of this library: with defaults, with l1 noise, and with l1 noise and the paper's weights.
-    "ours": Method("MaxNormDecomposition", _estimator(MaxNormDecomposition)),
-    "nuclear": Method("OnlineRobustPCA", _estimator(OnlineRobustPCA)),
-    "l1-auto-max": Method("MaxNormDecomposition, l1", _estimator(MaxNormDecomposition, noise="l1")),
-    "l1-auto-nuclear": Method("OnlineRobustPCA, l1", _estimator(OnlineRobustPCA, noise="l1")),
+    # The estimators of this library, with defaults.
+    "default-max": Method("MaxNormDecomposition", _estimator(MaxNormDecomposition)),
+    "default-nuclear": Method("OnlineRobustPCA", _estimator(OnlineRobustPCA)),
+    # The same for the paper's problem: with "auto" weights, with l1 noise, and with the paper's weights too.
+    "ours": Method("MaxNormDecomposition", _estimator(MaxNormDecomposition, **PAPER_PROBLEM)),
+    "nuclear": Method("OnlineRobustPCA", _estimator(OnlineRobustPCA, **PAPER_PROBLEM)),
+    "l1-auto-max": Method(
+        "MaxNormDecomposition, l1", _estimator(MaxNormDecomposition, noise="l1", **PAPER_PROBLEM)
+    ),
+    "l1-auto-nuclear": Method(
+        "OnlineRobustPCA, l1", _estimator(OnlineRobustPCA, noise="l1", **PAPER_PROBLEM)
+    ),
     "l1-max": Method(
         "MaxNormDecomposition, l1 and the paper's weights",
-        _estimator(MaxNormDecomposition, noise="l1", paper_weights=True),
+        _estimator(MaxNormDecomposition, noise="l1", paper_weights=True, **PAPER_PROBLEM),
     ),
     "l1-nuclear": Method(
         "OnlineRobustPCA, l1 and the paper's weights",
-        _estimator(OnlineRobustPCA, noise="l1", paper_weights=True),
+        _estimator(OnlineRobustPCA, noise="l1", paper_weights=True, **PAPER_PROBLEM),
     ),
     "pcp": Method("PCP (batch)", _pursuit(tol=1e-5, max_iter=300), is_batch=True),
     "pcp-tight": Method("PrincipalComponentPursuit (batch)", _pursuit(tol=1e-6), is_batch=True),

@@ -25,7 +25,7 @@ from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.paper.batch import objective
 from maxnorm.paper.exact import ExactAlgorithm, PlainMaxNorm
 from maxnorm.paper.measure import measure_curve, measure_peak_memory
-from maxnorm.paper.methods import METHODS, Setup, Start
+from maxnorm.paper.methods import METHODS, PAPER_PROBLEM, Setup, Start
 from maxnorm.paper.problems import corrupted_stream, random_orthonormal
 
 Result = dict[str, Any]
@@ -188,7 +188,7 @@ def outliers(noise: str, share: float, p: int, d: int, n: int, seed: int) -> Res
     rng = np.random.default_rng(seed)
     replaced = rng.random((n, 1)) < share
     X = np.where(replaced, 10.0 * np.sqrt(d / p) * rng.standard_normal((n, p)), data.X)
-    model = MaxNormDecomposition(d, noise=noise, random_state=seed).fit(X)
+    model = MaxNormDecomposition(d, noise=noise, random_state=seed, **PAPER_PROBLEM).fit(X)
     return {"ev": expressed_variance(data.basis, model.components_.T)}
 
 
@@ -201,7 +201,7 @@ def dense(noise: str, sigma: float, p: int, d: int, n: int, seed: int) -> Result
         The number "ev".
     """
     data = make_corrupted_low_rank(n, p, d, corruption=0.0, dense_noise=sigma, random_state=seed)
-    model = MaxNormDecomposition(d, noise=noise, random_state=seed).fit(data.X)
+    model = MaxNormDecomposition(d, noise=noise, random_state=seed, **PAPER_PROBLEM).fit(data.X)
     return {"ev": expressed_variance(data.basis, model.components_.T)}
 
 
