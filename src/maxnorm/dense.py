@@ -220,7 +220,7 @@ class DenseLearner(Learner):
             gauge=state.gauge,
             location=self.location_at(state),
             known=known,
-            model=known if is_settled(state) else None,
+            model=known if self.half_life is None and is_settled(state) else None,
         )
 
     def location_at(self, state: State) -> Array | None:
@@ -316,7 +316,7 @@ class DenseLearner(Learner):
             yield rounds.state(fit, rows.dtype, in_ball=self.norm == "max")
         if len(part) < len(rows) <= ROUNDS.most_rows(p, fit.model.n_components):
             rounds = make(rows)
-            start = rounds.continued(fit.model)
+            start = rounds.continued(fit)
             for later in rounds.late_rounds(start, prune=prune):
                 yield rounds.state(later, rows.dtype, in_ball=self.norm == "max")
 
@@ -443,8 +443,9 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     left out of the encoding.
     """
     n_samples, (Z, observed) = len(batch), standardised(batch, settings.gauge, settings.location)
-    center = settings.location is not None
-    full = is_full(Z) if not center else batch.n_observed > 0
+    center, full = settings.location is not None, is_full(Z)
+    if center and not full.all():  # samples equal to the location count
+        Z, full = Z * full[:, None], batch.n_observed > 0
     if not full.all():
         Z, observed = Z[full], None if observed is None else observed[full]
     code = encode(

@@ -104,7 +104,7 @@ class Rounds:
         is_whole = len(part.T) == len(self.T)
         fits = [part.early_rounds(part.start(kind, n_components), prune=prune and is_whole) for kind in kinds]
         fit = max(fits, key=lambda fit: fit.evidence[-1])
-        yield from self.late_rounds(fit if is_whole else self.continued(fit.model), prune=prune)
+        yield from self.late_rounds(fit if is_whole else self.continued(fit), prune=prune)
 
     def part(self, size: int) -> Rounds:
         """Return the rounds for at most so many of the samples."""
@@ -123,15 +123,15 @@ class Rounds:
             if prune:
                 fit = fit._replace(model=without_unsupported(fit.model))
             yield fit
-            gain = fit.evidence[-1] - before.evidence[-1] if before.evidence else math.inf
+            gain = fit.evidence[-1] - before.evidence[-1]
             if gain < ROUNDS.improvement and number >= ROUNDS.early + ROUNDS.unjudged:
                 break
 
-    def continued(self, model: FactorModel) -> Fit:
+    def continued(self, fit: Fit) -> Fit:
         """Return a model that was fitted to a part of the samples, with the weights of all entries."""
-        here = model.in_units(self.gauge)
-        encoded = here.encode(self.T, self.observed, SWEEPS.learning[1], is_robust=self.is_robust)
-        return Fit(here, encoded[1])
+        model = fit.model.in_units(self.gauge)
+        encoded = model.encode(self.T, self.observed, SWEEPS.learning[1], is_robust=self.is_robust)
+        return Fit(model, encoded[1], fit.evidence)
 
     def start(self, kind: str, n_components: int) -> Fit:
         """Return a first model: principal components of the samples, with care for large entries.

@@ -12,7 +12,7 @@ from maxnorm import MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.norms import NuclearNorm
 from maxnorm.core.statistics import SufficientStatistics
 
-EVERYDAY = {"center": True, "scale": "auto", "n_epochs": "auto", "random_state": 0}
+EVERYDAY = {"random_state": 0}  # the defaults
 BOTH = pytest.mark.parametrize("kind", [MaxNormDecomposition, OnlineRobustPCA])
 
 
@@ -47,7 +47,7 @@ def test_the_parts_add_up_and_follow_from_components_and_mean(kind):
 @pytest.mark.parametrize(("n_samples", "n_epochs"), [(60, "auto"), (2000, "auto"), (2000, 1)])
 def test_units_means_and_gross_errors_are_no_obstacle(kind, n_samples, n_epochs):
     X, true = corrupted(n_samples)
-    model = kind(3, **EVERYDAY | {"n_epochs": n_epochs}).fit(X)
+    model = kind(3, n_epochs=n_epochs, **EVERYDAY).fit(X)
     assert error(model.decompose(X).low_rank, true) < (0.05 if n_epochs == "auto" else 0.06)
 
 
@@ -148,16 +148,18 @@ def test_a_small_file_is_fitted_like_an_array(tmp_path):
 
 
 def test_centred_sums_are_those_of_an_explicit_intercept():
-    """The basis and the location together minimise the surrogate."""
+    """The basis and the location, which has a prior, together minimise the surrogate."""
     rng = np.random.default_rng(0)
     R = rng.standard_normal((50, 3)) + 1.0
     targets = R @ rng.standard_normal((3, 8)) + rng.standard_normal((50, 8)) + 5.0 * rng.standard_normal(8)
     weights = rng.uniform(0.5, 1.0, 50)
     seen = SufficientStatistics.from_batch(targets, R, np.zeros(50), weights, center=True)
     norm = NuclearNorm(0.7)
-    # Regression of the targets on the coefficients and a constant, with the ridge on the coefficients alone.
+    # Regression of the targets on the coefficients and a constant, with a ridge on each.
     extended = np.column_stack([R, np.ones(50)])
-    gram = extended.T @ (weights[:, None] * extended) + np.diag([0.7, 0.7, 0.7, 0.0])
+    prior = weights.sum() * (1.0 / seen.mean_share - 1.0)
+    assert 0.0 < prior < 0.1 * weights.sum()
+    gram = extended.T @ (weights[:, None] * extended) + np.diag([0.7, 0.7, 0.7, prior])
     solution = np.linalg.solve(gram, extended.T @ (weights[:, None] * targets)).T
     L = norm.update_basis(rng.standard_normal((8, 3)), seen.centred())
     np.testing.assert_allclose(L, solution[:, :3], rtol=1e-6, atol=1e-8)
@@ -166,11 +168,12 @@ def test_centred_sums_are_those_of_an_explicit_intercept():
 
 def test_without_a_model_its_attributes_are_missing_with_a_reason():
     X, _ = corrupted(60)
-    model = MaxNormDecomposition(3, random_state=0).fit(X)
+    model = MaxNormDecomposition(3, center=False, scale=None, random_state=0).fit(X)
     assert not hasattr(model, "noise_variance_")
     with pytest.raises(AttributeError, match="needs scale='auto' or center=True"):
         model.get_covariance()
-    assert not model.mean_.any()
+    with pytest.raises(AttributeError, match="no mean_, which needs center=True"):
+        _ = model.mean_
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_progress_bar_of_scikit_learn_works(capsys):
 
 def test_the_scoring_monitor_of_scikit_learn_records_the_score_of_every_batch():
     monitor = sklearn_callback.ScoringMonitor(scoring={"score": lambda model, X, y: model.score(X)})
-    model = MaxNormDecomposition(3, random_state=0).set_callbacks(monitor).fit(X)
+    model = MaxNormDecomposition(3, n_epochs=1, random_state=0).set_callbacks(monitor).fit(X)
     scores = [entry["score"] for entry in monitor.get_logs().data]
     assert len(scores) == model.n_iter_
     assert np.isfinite(scores).all()

@@ -150,10 +150,16 @@ class FactorModel:
     @cached_property
     def principal(self) -> Axes:
         """The principal axes of the low-rank part, in the units of the data."""
+        d, p = self.n_components, len(self.basis)
         vectors, deviations, W = np.linalg.svd(self.loadings * self.gauge.scale[:, None], full_matrices=False)
         signs = np.sign(vectors[np.argmax(np.abs(vectors), axis=0), np.arange(vectors.shape[1])])
         signs[signs == 0.0] = 1.0
-        return Axes(vectors * signs, deviations, W.T * (signs * deviations))
+        spare = max(d - p, 0)  # more components than features: the rest are zero
+        return Axes(
+            np.pad(vectors * signs, ((0, 0), (0, spare))),
+            np.pad(deviations, (0, spare)),
+            np.pad(W.T * (signs * deviations), ((0, 0), (0, spare))),
+        )
 
     @cached_property
     def annealed(self) -> list[FactorModel]:

@@ -17,7 +17,7 @@ Scaling = Literal["feature", "common"]
 
 # A feature whose robust scale is below this share of its root mean square deviation is nearly always the
 # same, and has the latter as its scale; the largest deviations are cut at the given quantile.
-NEARLY_CONSTANT, CUT_QUANTILE = 1e-6, 0.95
+NEARLY_CONSTANT, CUT_QUANTILE = 1e-9, 0.95
 
 SIMILAR = 1.5  # ratio of two estimates of a scale that differ by their errors only
 
@@ -81,7 +81,10 @@ class Gauge:
         logs = np.log(self.scale)
         is_common = float(np.var(logs)) < SCALE_ERROR / n_samples
         scale = np.full_like(logs, math.exp(float(np.mean(logs)))) if is_common else self.scale
-        is_zero = float(np.mean((self.centre / self.scale) ** 2)) < LOCATION_ERROR / n_samples
+        is_constant = (np.abs(self.centre) == self.scale).any()  # a constant feature is no chance
+        is_zero = (
+            not is_constant and float(np.mean((self.centre / self.scale) ** 2)) < LOCATION_ERROR / n_samples
+        )
         return Gauge(np.zeros_like(self.centre) if is_zero else self.centre, scale)
 
     def standardise(self, Z: Array, observed: Mask | None, location: Array | None = None) -> Array:

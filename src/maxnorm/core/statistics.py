@@ -160,7 +160,8 @@ class SufficientStatistics:
         """Return the location mu of samples mu + L r, given the basis; None if it is not learnt."""
         if self.t is None:
             return None
-        return self.mean_share * (self.t - L @ self.r) / self.weight
+        share = self.mean_share
+        return share * (self.t - L @ self.r) / self.weight if share else np.zeros_like(self.t)
 
     @property
     def mean_share(self) -> float:

@@ -86,7 +86,7 @@ class MaxNormDecomposition(OnlineDecomposition):
         The basis, one vector per row: the principal axes of the low-rank part, orthonormal and in decreasing
         order of variance. For the paper's problem, it is the basis that minimises the objective.
     mean_ : ndarray of shape (n_features,)
-        Mean of the samples without gross errors; zero without ``center``.
+        Mean of the samples without gross errors; only with ``center``.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
         need ``center`` or ``scale``, weights that are "auto", and the noise "capped" or "none".
@@ -257,7 +257,7 @@ class OnlineRobustPCA(OnlineDecomposition):
         The basis, one vector per row: the principal axes of the low-rank part, orthonormal and in decreasing
         order of variance. For the paper's problem, it is the basis that minimises the objective.
     mean_ : ndarray of shape (n_features,)
-        Mean of the samples without gross errors; zero without ``center``.
+        Mean of the samples without gross errors; only with ``center``.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of the low-rank part along each component. This and what follows until ``noise_variance_``
         need ``center`` or ``scale``, weights that are "auto", and the noise "capped" or "none".

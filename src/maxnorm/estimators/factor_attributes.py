@@ -17,6 +17,7 @@ class FactorModelMixin:
     """Estimators that may explain samples by a factor model."""
 
     state_: State
+    center: bool
     whiten: bool
     _snapshot: Callable[[], tuple[Any, State]]
     _learner: Callable[[], Any]
@@ -53,16 +54,20 @@ class FactorModelMixin:
 
     @property
     def mean_(self) -> Array:
-        """Mean of the samples without gross errors, which is added to what ``components_`` describe."""
+        """Mean of the samples without gross errors, which is added to what ``components_`` describe.
+
+        It exists with ``center`` only, as for ``TruncatedSVD`` of scikit-learn.
+        """
         learner, state = self._snapshot()
+        if not self.center:
+            raise AttributeError(f"this {type(self).__name__} has no mean_, which needs center=True")
         model = learner.model_at(state)
         if model is not None:
             return model.mean.astype(state.L.dtype)
-        if state.gauge is None:
+        location, gauge = learner.location_at(state), state.gauge
+        if gauge is None:  # all samples so far were empty
             return np.zeros(len(state.L), state.L.dtype)
-        location = learner.location_at(state)
-        shift = 0.0 if location is None else location * state.gauge.scale
-        return (state.gauge.centre + shift).astype(state.L.dtype)
+        return (gauge.centre + location * gauge.scale).astype(state.L.dtype)
 
     @property
     def explained_variance_(self) -> Array:
