@@ -375,8 +375,9 @@ def test_numbers_that_are_not_finite_are_refused(saved):
         maxnorm.load(path)
 
 
-def test_fewer_entries_than_samples_are_refused(saved):
-    _, path = saved
+def test_fewer_entries_than_samples_are_refused(tmp_path):
+    path = tmp_path / "m.maxnorm"
+    OnlineRobustPCA(2, random_state=0).fit(X[:50]).save(path)
     place = ("learnt", "_progress", "fields", "state", "fields", "statistics", "fields")
     rewrite(path, change_header(*place, "entries", value=0.0))
     with pytest.raises(ModelFileError, match="entries is smaller than weight"):

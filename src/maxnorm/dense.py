@@ -43,6 +43,7 @@ REJECTED = (
 # product of features and squared components is at most this.
 SETTLED, LEARNING_WORK = 10, 2**14
 MODEL_WORK = 2**16  # the same when a model is applied; with more, the paper's problem is solved
+LEAST_CLEAN = 0.5  # share of the entries of a batch; with less, the stream has changed and the model is wrong
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
 Auto = Literal["auto"]
 
@@ -232,7 +233,7 @@ class DenseLearner(Learner):
 
     def measure(self, batch: Batch, L: Array, settings: DenseSettings, time: int) -> Contribution:
         if settings.model is not None:
-            return measure_by_model(
+            added = measure_by_model(
                 batch,
                 L,
                 settings.model,
@@ -242,6 +243,8 @@ class DenseLearner(Learner):
                 settings.half_life,
                 is_robust=self.noise != "none",
             )
+            if added.scales.clean_share >= LEAST_CLEAN or not added.n_full:
+                return added
         return measure(batch, L, settings, time)[0]
 
     def update(self, state: State, added: Contribution, settings: DenseSettings) -> State:

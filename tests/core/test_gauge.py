@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from maxnorm.core.gauge import Gauge, feature_scale
+from maxnorm.core.gauge import Gauge
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.standard_normal(2000)
@@ -12,8 +12,8 @@ NORMAL = RNG.standard_normal(2000)
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5])
 def test_the_scale_withstands_gross_errors(share):
     wrong = np.random.default_rng(1).random(2000) < share
-    scale = feature_scale(np.where(wrong, 1000.0 * np.sign(NORMAL), NORMAL))
-    assert 0.85 < scale < 1.3
+    feature = np.where(wrong, 1000.0 * np.sign(NORMAL), NORMAL)
+    assert 0.85 < Gauge.of(feature[:, None], None, center=False).scale[0] < 1.3
 
 
 @pytest.mark.parametrize(

@@ -521,7 +521,7 @@ def test_a_model_keeps_the_samples_before_an_invalid_row(tmp_path):
     lines = [",".join(map(repr, row)) for row in X.tolist() * 20]
     lines[500] = "1,2"
     (tmp_path / "x.csv").write_text("\n".join(lines))
-    model = OnlineRobustPCA(2, random_state=0)
+    model = OnlineRobustPCA(2, n_epochs=1, random_state=0)
     with pytest.raises(StreamError, match="line 501"):
         model.fit(open_stream(tmp_path / "x.csv", batch_size=100))
     assert model.n_samples_seen_ == 500

@@ -140,7 +140,8 @@ class FactorModel:
     @property
     def noise_variance(self) -> Array:
         """Noise variances, in the units of the data."""
-        return self.noise * self.gauge.scale**2
+        with np.errstate(over="ignore"):  # the squares of extreme units are infinite
+            return self.noise * self.gauge.scale**2
 
     @property
     def mean(self) -> Array:

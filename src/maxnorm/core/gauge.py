@@ -56,7 +56,9 @@ class Gauge:
         """
         p = Z.shape[1]
         there = np.full(p, len(Z)) if observed is None else observed.sum(axis=0)
-        D = Z.astype(np.float64) if observed is None else np.where(observed, Z, np.nan)
+        D = Z.astype(np.float64)
+        if observed is not None:
+            D[~observed] = np.nan
         centre: Array = np.zeros(p)
         if center:
             D.sort(axis=0)  # missing entries come last

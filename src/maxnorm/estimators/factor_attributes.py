@@ -45,7 +45,9 @@ class FactorModelMixin:
         model = learner.model_at(state)
         if model is not None:
             return model.principal.vectors.T.astype(state.L.dtype)
-        return state.L.T if state.gauge is None else (state.L * state.gauge.scale[:, None]).T
+        if state.gauge is None:
+            return state.L.T
+        return (state.L * state.gauge.scale[:, None]).T.astype(state.L.dtype)
 
     @property
     def n_components_(self) -> int:
