@@ -110,7 +110,7 @@ def test_the_drift_aware_learner_follows_a_new_subspace(page, norm, seed):
 def test_the_drift_aware_learner_raises_no_false_alarm_on_a_still_stream(page, kind):
     data = make_corrupted_low_rank(5000, 60, 5, random_state=0, **kind)
     times = []
-    page["DriftAwareDecomposition"](5, random_state=0).fit(
+    page["DriftAwareDecomposition"](5, random_state=0).partial_fit(
         data.X, callback=lambda result: times.append(result.state.time)
     )
     assert (np.diff(times) > 0).all()

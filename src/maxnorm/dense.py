@@ -36,12 +36,12 @@ from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, Rounds, spread_rows
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
-REJECTED = (
-    3.0  # deviations from the prediction from which an entry loses influence; it has none from twice that
-)
 # While learning, samples are explained by the factor model after this many samples per component, and if the
 # product of features and squared components is at most this.
 SETTLED, LEARNING_WORK = 10, 2**14
+# Components per feature, with more of which a sample without uncertainty is fitted with its gross errors.
+MANY_COMPONENTS = 0.125
+NEGLIGIBLE_RESIDUAL = 1e-3  # in units of the entries; a basis with a smaller one is good, even if it improves
 MODEL_WORK = 2**16  # the same when a model is applied; with more, the paper's problem is solved
 LEAST_CLEAN = 0.5  # share of the entries of a batch; with less, the stream has changed and the model is wrong
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
@@ -138,6 +138,10 @@ class DenseLearner(Learner):
         if len(rows) < self.rows_needed(chosen) and not last:
             return None
         first = rows[: self.rows_needed(chosen)]
+        most = self.most_components(*first.shape) if is_affordable(*chosen.L.shape) else None
+        if most is not None:
+            *_, found = self.learn_in_rounds(first, most)
+            return self.start_of_pass(found, most, chosen, first)
         gauge = Gauge.of(*first.dense(), center=self.center, scale="feature" if self.scale else None)
         return replace(chosen, gauge=gauge.plausible(len(first)))
 
@@ -258,7 +262,8 @@ class DenseLearner(Learner):
     def encode(self, batch: Batch, state: State) -> Encoding:
         model = self.model_at(state)
         max_iter = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
-        if model is not None and work_per_sample(state) <= MODEL_WORK:
+        p, d = state.L.shape
+        if model is not None and p * d**2 <= MODEL_WORK:
             return encode_by_model(batch, model, max_iter, is_robust=self.noise != "none")
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
@@ -386,7 +391,7 @@ def in_data_units(code: Encoding, L: Array, gauge: Gauge, location: Array | None
 def sum_residuals(
     squares: Array, is_noise: Mask, observed: Mask | None, rank: int, model: FactorModel | None, weight: Array
 ) -> Array:
-    """Return what noise variances are learnt from: per feature, three sums over the samples.
+    """Return what noise variances are learnt from: per feature, four sums over the samples.
 
     Parameters
     ----------
@@ -409,14 +414,24 @@ def sum_residuals(
         clean &= observed
     free = max(1.0 - rank * len(clean) / max(int(np.count_nonzero(clean)), 1), LEAST_FREE)
     weight = weight.astype(squares.dtype, copy=False)
-    total, small = weight @ squares, weight @ (squares * clean)
-    return np.column_stack([small / (free * kept), weight @ clean, total - small]).astype(np.float64)
+    total, small, n_clean = weight @ squares, weight @ (squares * clean), weight @ clean
+    n_observed = weight.sum() if observed is None else weight @ observed
+    sums = [
+        small / (free * kept),
+        n_clean,
+        np.maximum(total - small, 0.0),
+        np.maximum(n_observed - n_clean, 0.0),
+    ]
+    return np.column_stack(sums).astype(np.float64)
 
 
-def work_per_sample(state: State) -> int:
-    """Return the work of explaining a sample by the factor model, the product p d^2."""
-    p, d = state.L.shape
-    return p * d**2
+def is_affordable(n_features: int, n_components: int) -> bool:
+    """Return whether samples can be explained by the factor model while learning, at a cost of O(p d^2) each.
+
+    More work is allowed where the components are many.
+    """
+    is_needed = n_components > MANY_COMPONENTS * n_features
+    return n_features * n_components**2 <= (MODEL_WORK if is_needed else LEARNING_WORK)
 
 
 def is_full(Z: Array) -> Mask:
@@ -435,8 +450,11 @@ def is_settled(state: State) -> bool:
 
     The basis must be good enough, and so small that the model costs little more than the paper's problem.
     """
-    is_long = state.time >= SETTLED * state.L.shape[1]
-    return is_long and work_per_sample(state) <= LEARNING_WORK and state.scales.falling() < 0.5
+    p, d = state.L.shape
+    if state.time < SETTLED * d or not is_affordable(p, d):
+        return False
+    scales = state.scales
+    return scales.falling() < 0.5 or scales.residual_scale < NEGLIGIBLE_RESIDUAL * scales.entry_scale
 
 
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:

@@ -133,7 +133,12 @@ def measure_by_model(
         A=statistics.A + symmetric(S.sum(axis=0)[None], d)[0],
         B=statistics.B + imputed,
         residuals=np.column_stack(
-            [weights @ (clean + W * known.spread), weights @ W, weights @ (deviation**2 - clean)]
+            [
+                weights @ (clean + W * known.spread),
+                weights @ W,
+                weights @ (deviation**2 - clean),
+                weights @ (observed - W),
+            ]
         ),
     )
     powers = (forgetting, PAST_POWER, RECENT_POWER)

@@ -151,7 +151,7 @@ def _check_statistics(seen: Any, p: int, d: int) -> None:
     if seen.t is not None:
         _check_array(seen.t, "t", p)
     if seen.residuals is not None:
-        _check_array(seen.residuals, "residuals", p, 3, least=0.0)
+        _check_array(seen.residuals, "residuals", p, 4, least=0.0)
 
 
 def _check_scales(scales: Any, p: int) -> None:

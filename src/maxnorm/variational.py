@@ -1,4 +1,4 @@
-"""The factor model of data that fit into memory, fitted in rounds from two robust starts.
+"""The factor model of data that fit into memory, fitted in rounds from several robust starts.
 
 One pass over a stream is enough if the stream is long. Few samples deserve more: here all of them are used in
 every round, and rounds are made as long as the evidence of the model grows. The result is a state, from which
@@ -34,6 +34,8 @@ class RoundsRule:
     clipped: float = 0.95  #: quantile at which the second start cuts the entries of each feature
     unjudged: int = 2  #: rounds before entries are judged
     early: int = 20  #: rounds with nearly equal noise variances, after which the better start is kept
+    doubting: int = 15  #: early rounds in which a start may doubt its basis
+    few: int = 6  #: samples per component, with more of which the basis is not in doubt
     early_variation: float = 0.05  #: variance of the logarithms of the noise variances in early rounds
     most: int = 100  #: rounds altogether
     improvement: float = 1e-4  #: least gain of evidence per entry and round to go on
@@ -59,6 +61,16 @@ ROUNDS = RoundsRule()
 # Work of a round beside the products of components, in units of one of these: of an entry and of a sample.
 WORK_PER_ENTRY, WORK_PER_ROW = 64.0, 4096.0
 SHORTEST_COEFFICIENTS = 1e-3  # norm of the coefficients of most samples, if there is any signal
+
+
+class Start(NamedTuple):
+    """Where rounds begin."""
+
+    kind: str  #: what is done about large entries
+    doubting: bool  #: whether early rounds judge entries by a basis that was found without them
+
+
+STARTS = (Start("trimmed", False), Start("clipped", False), Start("trimmed", True))
 
 
 class Fit(NamedTuple):
@@ -99,12 +111,31 @@ class Rounds:
         prune : bool
             Whether components that the data do not support are removed.
         """
-        kinds = ("trimmed", "clipped") if self.is_robust else ("plain",)
         part = self.part(max(ROUNDS.rows, len(self.T) // ROUNDS.early_part))
         is_whole = len(part.T) == len(self.T)
-        fits = [part.early_rounds(part.start(kind, n_components), prune=prune and is_whole) for kind in kinds]
-        fit = max(fits, key=lambda fit: fit.evidence[-1])
+        fit = part.best_start(n_components, prune=prune and is_whole)
         yield from self.late_rounds(fit if is_whole else self.continued(fit), prune=prune)
+
+    def best_start(self, n_components: int, *, prune: bool) -> Fit:
+        """Return the model with the most evidence after early rounds from several starts.
+
+        If samples are few, a gross error may bend the basis until it fits. Some early rounds then judge
+        entries by a basis that was found without them, also with no more components than have support.
+        """
+        if not self.is_robust:
+            return self.early_rounds(Start("plain", False), n_components, prune=prune)
+        is_few = len(self.T) < ROUNDS.few * n_components
+        starts = [start for start in STARTS if is_few or not start.doubting]
+        fits = [self.early_rounds(start, n_components, prune=prune) for start in starts]
+        best = int(np.argmax([fit.evidence[-1] for fit in fits]))
+        fit = fits[best]
+        supported = without_unsupported(fit.model).n_components
+        if not is_few or supported == n_components:
+            return fit
+        again = self.early_rounds(Start(starts[best].kind, True), supported, prune=prune)
+        if again.evidence[-1] <= fit.evidence[-1]:
+            return fit
+        return again if prune else again._replace(model=again.model.padded(n_components))
 
     def part(self, size: int) -> Rounds:
         """Return the rounds for at most so many of the samples."""
@@ -158,29 +189,35 @@ class Rounds:
         model = FactorModel(self.gauge, basis, noise, covariances, np.ones(d), center=self.center)
         return Fit(model, weights)
 
-    def early_rounds(self, fit: Fit, *, prune: bool) -> Fit:
+    def early_rounds(self, start: Start, n_components: int, *, prune: bool) -> Fit:
         """Return the model after rounds in which noise variances are nearly equal.
 
         While the loadings are poor, a feature with gross errors would otherwise pass for a noisy one.
         """
+        fit = self.start(start.kind, n_components)
         for number in range(ROUNDS.early):
-            fit = self.one_round(fit, self.is_robust and number >= ROUNDS.unjudged, ROUNDS.early_variation)
+            judging = self.is_robust and number >= ROUNDS.unjudged
+            doubting = start.doubting and number < ROUNDS.doubting
+            fit = self.one_round(fit, judging, ROUNDS.early_variation, doubting=doubting)
             if prune and number >= ROUNDS.unpruned:
                 fit = fit._replace(model=without_unsupported(fit.model))
         return fit
 
-    def one_round(self, fit: Fit, judging: bool, variation: float) -> Fit:
+    def one_round(self, fit: Fit, judging: bool, variation: float, *, doubting: bool = False) -> Fit:
         """Return the model after one round."""
         model = fit.model
-        sums, weights = model.measure(self.T, self.observed, fit.weights, self.sample_weight, judging=judging)
+        sums, weights = model.measure(
+            self.T, self.observed, fit.weights, self.sample_weight, judging=judging, doubting=doubting
+        )
         evidence = (*fit.evidence, model.evidence(sums))
         return Fit(model.updated(sums, most_variation=variation, judging=judging), weights, evidence)
 
     def sum_residuals(self, fit: Fit, known: Posterior) -> Array:
         """Return the sums from which the online learner goes on learning noise variances."""
         counts = self.sample_weight @ fit.weights
-        gross = np.where(self.observed, (1.0 - fit.weights) * (self.T - known.fitted) ** 2, 0.0)
-        return np.column_stack([fit.model.noise * counts, counts, self.sample_weight @ gross])
+        gross = np.where(self.observed, 1.0 - fit.weights, 0.0)
+        squares = self.sample_weight @ (gross * (self.T - known.fitted) ** 2)
+        return np.column_stack([fit.model.noise * counts, counts, squares, self.sample_weight @ gross])
 
     def state(self, fit: Fit, dtype: np.dtype[Any], *, in_ball: bool) -> State:
         """Return the state of a learner that has learnt what a fit has found.

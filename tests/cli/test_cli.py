@@ -43,7 +43,7 @@ def folder(data, tmp_path):
 
 
 def fit_command(*options):
-    return ["fit", "x.npy", "--rank", "3", "--model", "m.maxnorm", *options]
+    return ["fit", "x.npy", "--rank", "3", "--epochs", "1", "--model", "m.maxnorm", *options]
 
 
 # -- help and start-up --------------------------------------------------------------------------------
@@ -182,7 +182,10 @@ def test_fit_reports_an_empty_file(folder):
 
 def test_fit_reports_the_line_of_a_value_that_is_not_a_number(folder):
     (folder / "words.csv").write_text("a,b\n1,2\n3,four\n")
-    assert_fails(run("fit", "words.csv", "--model", "m", folder=folder), "line 3", "'four'")
+    assert_fails(run("fit", "words.csv", "--model", "m", folder=folder), "line 3", "'four'", "no model")
+    assert not (folder / "m").exists()
+    command = ("fit", "words.csv", "--epochs", "1", "--model", "m")
+    assert_fails(run(*command, folder=folder), "line 3", "'four'")
     assert maxnorm.load(folder / "m").n_samples_seen_ == 1
 
 
@@ -334,7 +337,8 @@ def test_an_unreadable_row_keeps_what_was_learnt_before(folder):
     lines = (folder / "x.csv").read_text().splitlines()
     lines[400] = "1,2"
     (folder / "bad.csv").write_text("\n".join(lines))
-    result = run("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm", folder=folder)
+    command = ("fit", "bad.csv", "--rank", 3, "--epochs", 1, "--model", "m.maxnorm")
+    result = run(*command, folder=folder)
     assert_fails(result, "bad.csv, line 401", "399 samples", "--resume")
     assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 399
 
@@ -343,13 +347,13 @@ def test_fit_resumes_after_an_unreadable_row_was_repaired(folder, data):
     lines = [",".join(map(repr, row)) for row in data.X.tolist()] * 10
     good, lines[39_000] = lines[39_000], "1,2"
     (folder / "bad.csv").write_text("\n".join(lines))
-    command = ("fit", "bad.csv", "--rank", 3, "--model", "m.maxnorm")
+    command = ("fit", "bad.csv", "--rank", 3, "--epochs", 1, "--model", "m.maxnorm")
     assert_fails(run(*command, folder=folder), "bad.csv, line 39001", "saved to m.maxnorm", "--resume")
     assert maxnorm.load(folder / "m.maxnorm").n_samples_seen_ == 39_000
     lines[39_000] = good
     (folder / "bad.csv").write_text("\n".join(lines))
     run_successfully(*command, "--resume", folder=folder)
-    expected = maxnorm.MaxNormDecomposition(3, random_state=0).fit(np.tile(data.X, (10, 1)))
+    expected = maxnorm.MaxNormDecomposition(3, n_epochs=1, random_state=0).fit(np.tile(data.X, (10, 1)))
     np.testing.assert_array_equal(maxnorm.load(folder / "m.maxnorm").components_, expected.components_)
 
 
@@ -387,7 +391,7 @@ def test_resume_without_a_model_starts_from_the_first_row(folder, data):
 def test_resume_refuses_another_estimator_other_data_and_other_columns(folder):
     rows = (folder / "x.csv").read_text().splitlines()
     (folder / "bad.csv").write_text("\n".join([*rows[:300], "oops"]))
-    options = ["--rank", 3, "--model", "m.maxnorm"]
+    options = ["--rank", 3, "--epochs", 1, "--model", "m.maxnorm"]
     assert_fails(run("fit", "bad.csv", *options, folder=folder), "line 301", "299 samples")
     for arguments, words in (
         (["x.csv"], ["data='bad.csv'", "data='x.csv'"]),

@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 
 def fit_command(*options):
-    return ("fit", "x.npy", "--rank", "3", "--model", "m.maxnorm", *options)
+    return ("fit", "x.npy", "--rank", "3", "--epochs", "1", "--model", "m.maxnorm", *options)
 
 
 def interrupt(moment, number, *arguments, folder):

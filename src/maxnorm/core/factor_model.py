@@ -132,6 +132,14 @@ class FactorModel:
         left, right = upper_triangle(self.n_components)
         return (products(self.loadings) * np.where(left == right, 1.0, 2.0)).T
 
+    @cached_property
+    def doubting(self) -> Array:
+        """The matrix by which packed moments of (r, 1) become variances due to the uncertain basis."""
+        left, right = upper_triangle(self.n_components + 1)
+        if self.covariances is None:
+            return np.zeros((len(left), len(self.basis)))
+        return (self.covariances[:, left, right] * np.where(left == right, 1.0, 2.0)).T
+
     @property
     def prior_precisions(self) -> Array:
         """The precisions of the loadings, one if they were not learnt."""
@@ -195,14 +203,19 @@ class FactorModel:
         spread = S[:, left, right] @ self.spreading
         return Posterior(R, S, R @ L.T + self.location, spread)
 
-    def judge(self, T: Array, observed: Mask, weights: Array, known: Posterior) -> Judgement:
+    def judge(
+        self, T: Array, observed: Mask, weights: Array, known: Posterior, doubt: Array | float = 0.0
+    ) -> Judgement:
         """Compare each entry with what the other entries of its sample predict for it.
 
-        The prediction without the entry follows from that with it by the leverage of the entry.
+        The prediction without the entry follows from that with it by the leverage of the entry. If ``doubt``
+        is given, the variances of the predictions that are due to the basis, the prediction is that of a
+        basis which was found without the entry, too.
         """
-        leverage = np.minimum(weights * known.spread / self.noise, LARGEST_LEVERAGE)
+        unsure = known.spread + doubt
+        leverage = np.minimum(weights * unsure / self.noise, LARGEST_LEVERAGE)
         deviation = np.where(observed, (T - known.fitted) / (1.0 - leverage), 0.0)
-        variance = self.noise + known.spread / (1.0 - leverage)
+        variance = self.noise + unsure / (1.0 - leverage)
         # The logarithm of the ratio of the two densities, times that of the two shares.
         ratio = self.gross_variance / variance
         odds = math.log(1.0 / self.gross_share - 1.0) + 0.5 * np.log1p(ratio)
@@ -312,11 +325,19 @@ class FactorModel:
     # -- sums and updates -----------------------------------------------------------------------------
 
     def measure(
-        self, T: Array, observed: Mask, weights: Array, sample_weight: Array, *, judging: bool
+        self,
+        T: Array,
+        observed: Mask,
+        weights: Array,
+        sample_weight: Array,
+        *,
+        judging: bool,
+        doubting: bool = False,
     ) -> tuple[FactorSums, Array]:
         """Return the sums of standardised samples, and the weights of their entries.
 
-        If ``judging`` is false, the weights stay as they are.
+        If ``judging`` is false, the weights stay as they are. If ``doubting``, entries are compared with the
+        predictions of a basis that was found without them.
         """
         d, p = self.n_components, len(self.basis)
         total: FactorSums | None = None
@@ -325,21 +346,38 @@ class FactorModel:
         for start in range(0, len(T), size):
             part = slice(start, start + size)
             known = self.expect(T[part], weights[part])
-            judgement = self.judge(T[part], observed[part], weights[part], known)
+            moments = self._moments(known)
+            doubt = moments @ self.doubting
+            judgement = self.judge(T[part], observed[part], weights[part], known, doubt if doubting else 0.0)
             new[part] = judgement.weights if judging else weights[part]
-            sums = self._sums(T[part], observed[part], new[part], known, judgement, sample_weight[part])
+            sums = self._sums(
+                T[part], observed[part], new[part], known, moments, judgement, sample_weight[part]
+            )
+            entries = self._evidence(T[part], observed[part], new[part], known, doubt, sample_weight[part])
+            sums = replace(sums, evidence=entries)
             total = sums if total is None else total + sums
         assert total is not None
         return total, new
 
-    def _sums(
-        self, T: Array, observed: Mask, W: Array, known: Posterior, judgement: Judgement, sample_weight: Array
-    ) -> FactorSums:
+    def _moments(self, known: Posterior) -> Array:
+        """Return the packed second moments of (r, 1) of samples."""
         d = self.n_components
         left, right = upper_triangle(d + 1)
-        R1 = np.column_stack([known.R, np.ones(len(T))])
-        moments = products(R1)
+        moments: Array = products(np.column_stack([known.R, np.ones(len(known.R))]))
         moments[:, right < d] += known.S[:, left[right < d], right[right < d]]
+        return moments
+
+    def _sums(
+        self,
+        T: Array,
+        observed: Mask,
+        W: Array,
+        known: Posterior,
+        moments: Array,
+        judgement: Judgement,
+        sample_weight: Array,
+    ) -> FactorSums:
+        R1 = np.column_stack([known.R, np.ones(len(T))])
         weighted = sample_weight[:, None] * W
         gross = sample_weight[:, None] * np.where(observed, 1.0 - W, 0.0)
         return FactorSums(
@@ -352,20 +390,15 @@ class FactorModel:
             observed=float(sample_weight @ observed.sum(axis=1)),
             gross=float(gross.sum()),
             gross_squares=float(np.vdot(gross, judgement.deviation**2)),
-            evidence=self._evidence(T, observed, W, known, moments, sample_weight),
+            evidence=0.0,
         )
 
     def _evidence(
-        self, T: Array, observed: Mask, W: Array, known: Posterior, moments: Array, sample_weight: Array
+        self, T: Array, observed: Mask, W: Array, known: Posterior, doubt: Array, sample_weight: Array
     ) -> float:
         """Return the part of the evidence (its variational lower bound) that is a sum over samples."""
         d = self.n_components
-        left, right = upper_triangle(d + 1)
-        twice = np.where(left == right, 1.0, 2.0)
-        errors = (T - known.fitted) ** 2
-        expected = errors + known.spread
-        if self.covariances is not None:
-            expected += moments @ (self.covariances[:, left, right] * twice).T
+        expected = (T - known.fitted) ** 2 + known.spread + doubt
         clean = math.log1p(-self.gross_share) - 0.5 * (
             np.log(2.0 * np.pi * self.noise) + expected / self.noise
         )
@@ -448,6 +481,18 @@ class FactorModel:
         return replace(
             self, basis=basis, covariances=covariances, precisions=len(basis) / np.maximum(spread, 1e-12)
         )
+
+    def padded(self, n_components: int) -> FactorModel:
+        """Return the same model with further components, which have no loadings."""
+        assert self.covariances is not None
+        p, d = self.loadings.shape
+        own = np.append(np.arange(d), n_components)
+        basis = np.zeros((p, n_components + 1))
+        basis[:, own] = self.basis
+        covariances = np.tile(SMALLEST_NOISE * np.eye(n_components + 1), (p, 1, 1))
+        covariances[:, own[:, None], own] = self.covariances
+        precisions = np.append(self.prior_precisions, np.full(n_components - d, 1.0 / SMALLEST_NOISE))
+        return replace(self, basis=basis, covariances=covariances, precisions=precisions)
 
     def recentred(self) -> FactorModel:
         """Return the same model in units in which its location is zero."""

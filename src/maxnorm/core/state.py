@@ -104,10 +104,10 @@ class State:
         loadings = L @ (V * np.sqrt(np.maximum(eigenvalues, 0.0)))
         t = self.statistics.t
         location = np.zeros(len(L)) if t is None else self.statistics.mean_share * t / seen.weight
-        squares, counts, gross = seen.residuals.T
-        n_gross = max(seen.entries - float(counts.sum()), 0.0)
+        squares, counts, gross, gross_counts = seen.residuals.T
+        n_gross = float(gross_counts.sum())
         noise = shrink_variances(squares, counts)
-        share = min(max(n_gross / seen.entries, LEAST_SHARE), MOST_SHARE)
+        share = min(max(n_gross / max(n_gross + float(counts.sum()), 1e-300), LEAST_SHARE), MOST_SHARE)
         variance = float(gross.sum()) / n_gross if n_gross else 0.0
         return FactorModel(
             self.gauge,

@@ -36,8 +36,8 @@ class SufficientStatistics:
     grams: Array | None = None  #: p x d (d + 1) / 2, per feature the sum of r r^T over its samples
     means: Array | None = None  #: p x 2, per feature the sum of z - e over its samples and of their weights
     t: Array | None = None  #: p, sum of z - e, if the location of the data is learnt
-    #: p x 3, per feature the sum of the squares of the residuals of entries without noise, the sum of the
-    #: weights of these, and the sum of the squares of the noise; if noise variances are learnt
+    #: p x 4, per feature the sum of the squared residuals of entries that are not gross errors, the sum of
+    #: the weights of these, and the same two sums of gross errors; if noise variances are learnt
     residuals: Array | None = None
 
     @classmethod
