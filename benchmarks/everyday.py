@@ -246,6 +246,68 @@ def run_spectra():
     CONSOLE.print(table)
 
 
+def spectrum_image(spikes, rng):
+    """Return a spectrum image of four substances, and the same with Poisson noise and spikes."""
+    y, x = np.mgrid[:32, :32] / 32
+    energy = np.linspace(0, 1, 200)
+
+    def peak(position, width, height):
+        return height * np.exp(-0.5 * ((energy - position) / width) ** 2)
+
+    pure = np.array(
+        [
+            60 * np.exp(-3 * energy) + 4,
+            peak(0.3, 0.02, 50) + peak(0.55, 0.02, 15),
+            peak(0.45, 0.015, 40) + peak(0.8, 0.03, 25),
+            peak(0.65, 0.02, 45),
+        ]
+    )
+    disc = np.exp(-((x - 0.3) ** 2 + (y - 0.4) ** 2) / 0.03)
+    amounts = [1 + 0.3 * x, disc, 0.8 * ((x > 0.55) & (y > 0.3)), 0.5 * (1 + np.sin(9 * y)) * (x < 0.7)]
+    clean = np.stack(amounts, axis=-1) @ pure
+    data = rng.poisson(clean).astype(float)
+    wrong = rng.random(data.shape) < spikes
+    return clean, data + wrong * rng.uniform(200, 2000, data.shape)
+
+
+def run_hyperspy():
+    """Decompose spectrum images in HyperSpy."""
+    import hyperspy.api as hs
+
+    hs.preferences.General.show_progressbar = False
+    given = {"output_dimension": 4}
+    methods = {
+        "SVD": {"algorithm": "SVD", **given},
+        "SVD, Poisson weights": {"algorithm": "SVD", "normalize_poissonian_noise": True, **given},
+        "RPCA": {"algorithm": "RPCA", **given},
+        "RPCA, lambda1 = 30": {"algorithm": "RPCA", "lambda1": 30.0, **given},
+        "ORPCA": {"algorithm": "ORPCA", **given},
+        "ORPCA, Poisson weights": {"algorithm": "ORPCA", "normalize_poissonian_noise": True, **given},
+        "MaxNormDecomposition(4)": 4,
+        "MaxNormDecomposition()": "auto",
+    }
+    table = Table(title="HyperSpy: relative error of the model, median of three seeds")
+    for title in ("method", "1 % spikes", "no spikes", "seconds"):
+        table.add_column(title, justify="left" if title == "method" else "right")
+    for name, options in methods.items():
+        cells, seconds = [], []
+        for spikes in (0.01, 0.0):
+            errors = []
+            for seed in range(3):
+                clean, data = spectrum_image(spikes, np.random.default_rng(seed))
+                signal, chosen = hs.signals.Signal1D(data), options
+                if not isinstance(options, dict):
+                    chosen = {"algorithm": ours(options).set_params(center=False)}
+                start = time.perf_counter()
+                with contextlib.redirect_stderr(io.StringIO()):
+                    signal.decomposition(print_info=False, **chosen)
+                seconds.append(time.perf_counter() - start)
+                errors.append(relative_error(clean, signal.get_decomposition_model().data))
+            cells.append(f"{np.median(errors):.4f}")
+        table.add_row(name, *cells, f"{np.median(seconds):.2f}")
+    CONSOLE.print(table)
+
+
 # -- learning from components -------------------------------------------------------------------------
 
 
@@ -342,6 +404,7 @@ PARTS = {
     "small": run_small,
     "units": run_units,
     "spectra": run_spectra,
+    "hyperspy": run_hyperspy,
     "digits": run_digits,
     "counts": run_counts,
     "outliers": run_outliers,

@@ -96,7 +96,7 @@ def test_a_fit_on_raw_frames_is_a_fit_on_the_array(page):
 def test_the_drift_aware_learner_follows_a_new_subspace(page, norm, seed):
     first, second = (make_corrupted_low_rank(3000, 100, 5, random_state=s) for s in (seed, seed + 100))
     model = page["DriftAwareDecomposition"](5, norm=norm, random_state=0).fit(first.X)
-    assert expressed_variance(first.basis, model.components_.T) > 0.999
+    assert expressed_variance(first.basis, model.components_.T) > 0.998
     model.partial_fit(second.X[:300])
     assert expressed_variance(second.basis, model.components_.T) > 0.9
     model.partial_fit(second.X[300:1000])

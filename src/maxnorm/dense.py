@@ -168,7 +168,7 @@ class DenseLearner(Learner):
             sample = spread_rows(rows, selection.sample_size(rows))
             return selection.choose_rank(self.with_rank, first, sample)
         chosen = Selection(d, None, ()) if self.n_components == "auto" else None
-        return replace(found, n_samples=0, n_steps=0, selection=chosen)
+        return replace(found, n_samples=first.n_samples, n_steps=first.n_steps, selection=chosen)
 
     def is_choosing_gauge(self, state: State) -> bool:
         """Return whether the units of the model are yet to be chosen."""

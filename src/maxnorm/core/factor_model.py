@@ -511,7 +511,7 @@ class FactorModel:
             self,
             gauge=gauge,
             basis=basis,
-            noise=self.noise * factor**2,
+            noise=np.maximum(self.noise * factor**2, SMALLEST_NOISE),
             covariances=covariances,
             gross_variance=self.gross_variance * math.exp(2.0 * float(np.mean(np.log(factor)))),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -849,7 +849,22 @@ def with_weights(
 
 
 def is_streamed(X: Any) -> bool:
-    """Return whether X is learnt from piece by piece: a stream, a Dask collection or a sparse matrix."""
+    """Return whether X is learnt from piece by piece: a stream, a Dask collection, a sparse matrix, records.
+
+    An iterable that is no array, such as a generator or a loader of batches, is a stream as well.
+    """
     if type(X) is np.ndarray:  # the common case, which must be fast for single rows
         return False
-    return isinstance(X, Stream) or sp.issparse(X) or is_dask(X)
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and isinstance(X[0], Mapping)
+    if isinstance(X, Mapping):
+        raise TypeError(
+            "X is a dictionary, in which the order of samples and features is not known; pass "
+            "pandas.DataFrame(X), or a list of records with one dictionary per sample"
+        )
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(f"X is the path {str(X)!r}; to read a file, pass maxnorm.open_stream({str(X)!r})")
+    if isinstance(X, Stream) or sp.issparse(X) or is_dask(X):
+        return True
+    is_array = any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__"))
+    return isinstance(X, Iterable) and not is_array

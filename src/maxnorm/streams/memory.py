@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,8 +173,11 @@ def open_iterable(
 ) -> Stream:
     """Return a stream over an iterable of rows or batches, or over a function that returns such an iterable.
 
-    An iterator can be read only once. A function is called for every pass over the stream.
+    An iterator can be read only once. A function is called for every pass over the stream. The features of a
+    sequence of records have the names of the fields of the first one.
     """
+    is_records = isinstance(x, Sequence) and len(x) > 0 and isinstance(x[0], Mapping)
+    names = [str(name) for name in x[0]] if is_records else None  # type: ignore[index]
     iterator = iter(x) if isinstance(x, Iterator) else None
     iterate = x if callable(x) else lambda: x
     consumed = False
@@ -188,11 +191,43 @@ def open_iterable(
             )
         consumed = True
         items = iterate() if iterator is None else iterator
-        batches = _collect_rows(items, title, batch_size or ITERABLE_ROWS)
+        batches = _collect_rows(_without_fields(items, title), title, batch_size or ITERABLE_ROWS)
         for batch in regroup(skip_rows(batches, start), batch_size):
-            yield select_columns(columns, None, batch.shape[1], title).take(batch)
+            yield select_columns(columns, names, batch.shape[1], title).take(batch)
 
-    return Stream(source, title, repeatable=iterator is None, in_background=False)
+    kept = None if names is None else select_columns(columns, names, len(names), title).names
+    return Stream(source, title, names=kept, repeatable=iterator is None, in_background=False)
+
+
+def _without_fields(items: Iterable[Any], title: str) -> Iterator[Any]:
+    """Yield the items of an iterable, records as rows in the order of the fields of the first record.
+
+    A field that a record lacks is missing. A batch that is alone in a list or tuple, as a loader of batches
+    may yield it, is taken out.
+    """
+    fields: tuple[Any, ...] | None = None
+    for i, item in enumerate(items):
+        if isinstance(item, Mapping):
+            fields = tuple(item) if fields is None else fields
+            unknown = [key for key in item if key not in fields]
+            if unknown:
+                raise StreamError(
+                    f"{title}: record {i} has the field {unknown[0]!r}, which the first record lacks; pass "
+                    "records with the same fields, or a data frame"
+                )
+            yield to_numeric(
+                np.array([item.get(key) for key in fields], dtype=object), f"{title}, record {i}"
+            )
+        elif isinstance(item, list | tuple) and len(item) and getattr(item[0], "ndim", 0) == 2:
+            if len(item) > 1:
+                raise StreamError(
+                    f"{title}: item {i} is a {type(item).__name__} of {len(item)} arrays, perhaps samples "
+                    "and targets; pass the samples alone, for example "
+                    "open_stream(lambda: (item[0] for item in source))"
+                )
+            yield item[0]
+        else:
+            yield item
 
 
 def _collect_rows(items: Iterable[Any], title: str, size: int) -> Iterator[Batch]:

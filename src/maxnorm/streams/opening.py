@@ -79,7 +79,8 @@ def open_stream(
         - ``"-"`` for text on standard input, or the path of a pipe;
         - a NumPy array, masked array or memory map, a pandas data frame, or a SciPy sparse matrix;
         - a Dask array or data frame, which is computed block by block in this process;
-        - an iterable of rows or of two-dimensional batches. An iterator can be read only once;
+        - an iterable of rows, of two-dimensional batches, or of records (dictionaries with one number per
+          feature). An iterator can be read only once;
         - a function without arguments that returns such an iterable. It is called for every pass;
         - a Stream, which is returned unchanged. The other arguments are then ignored.
 
