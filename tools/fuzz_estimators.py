@@ -130,6 +130,9 @@ def check_parts(model: Any, X: Any, parts: Any) -> None:
         # The coefficients are rounded or underflow, and terms of their products with the basis may cancel.
         digits, basis = np.finfo(parts.low_rank.dtype), np.abs(model.components_).astype(np.float64)
         rounding = float(np.max((digits.eps * np.abs(R) + digits.tiny) @ basis + digits.tiny))
+        rounding += float(
+            digits.eps * np.abs(getattr(model, "mean_", 0.0)).max()
+        )  # the mean may cancel as well
         if np.abs(gap).max() > (1e-9 if is_double else 1e-3) * largest + 16.0 * rounding:
             raise Finding("parts do not add up to X", np.abs(gap).max())
     if isinstance(model, MaxNormDecomposition) and not hasattr(model, "noise_variance_"):

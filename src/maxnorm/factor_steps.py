@@ -17,6 +17,8 @@ from maxnorm.core.state import Contribution, Decay, State, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
+NEGLIGIBLE_LOADING = 1e-8  # length of a loading beside the noise, or beside the largest, that counts as zero
+
 
 def encode_by_model(batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True) -> Encoding:
     """Return the encoding of samples by a factor model, with coefficients along its principal axes.
@@ -26,11 +28,12 @@ def encode_by_model(batch: Batch, model: FactorModel, max_iter: int, *, is_robus
     T, observed = model.standardised(batch)
     known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
     axes = model.principal
-    R = known.R @ axes.turn
-    deviation = np.where(observed, T - known.fitted, 0.0) * model.gauge.scale
+    R = (known.R @ axes.turn).astype(batch.dtype, copy=False)
+    # The parts add up to the samples, in spite of rounding.
+    deviation = np.where(observed, batch.dense()[0] - (R @ axes.vectors.T + model.mean), 0.0)
     E = np.where(weights < 0.5, deviation, 0.0)
     return Encoding(
-        R=R.astype(batch.dtype, copy=False),
+        R=R,
         E=E.astype(batch.dtype, copy=False),
         residual=(deviation - E).astype(batch.dtype, copy=False),
         loss=np.zeros(len(T)),
@@ -66,6 +69,17 @@ def along_axes(code: Encoding, model: FactorModel, state: State, *, is_robust: b
         offset=model.mean,
         basis=axes.vectors,
     )
+
+
+def inverse_of_basis(L: Array, noise: Array) -> Array:
+    """Return the pseudo-inverse of a basis, without directions that are negligible beside the noise.
+
+    Components that the data do not support have vanished, and their coefficients would be infinite.
+    """
+    U, sigma, Vt = np.linalg.svd(L, full_matrices=False)
+    kept = sigma > max(NEGLIGIBLE_LOADING * math.sqrt(float(np.median(noise))), NEGLIGIBLE_LOADING * sigma[0])
+    inverse: Array = (Vt[kept].T / sigma[kept]) @ U[:, kept].T
+    return inverse
 
 
 def measure_by_model(
@@ -112,7 +126,7 @@ def measure_by_model(
     L64 = L.astype(np.float64, copy=False)
     origin = np.zeros(len(L)) if location is None else location
     # The model has its own coefficients, of mean zero and variance one.
-    inverse = np.linalg.pinv(L64)
+    inverse = inverse_of_basis(L64, model.noise)
     root = inverse @ model.loadings
     R = known.R @ root.T + inverse @ (model.location - origin)
     now = time + len(T)

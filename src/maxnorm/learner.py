@@ -485,7 +485,8 @@ def learn(
     p, d = state.L.shape
     with limited_blas(max(BATCHES.entries // p, 10), p, d):
         while len(rows):
-            state, size = learner.plan(state, rows, last)
+            with refusing_overflow():
+                state, size = learner.plan(state, rows, last)
             if not size:
                 break
             batch, rows = rows[:size], rows[size:]
