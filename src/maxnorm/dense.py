@@ -33,7 +33,7 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.factor_steps import along_axes, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
-from maxnorm.variational import ROUNDS, Rounds, spread_rows
+from maxnorm.variational import ROUNDS, Rounds, spread_rows, work_per_row
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
 # While learning, samples are explained by the factor model after this many samples per component, and if the
@@ -160,15 +160,17 @@ class DenseLearner(Learner):
     def start_of_pass(self, found: State, most: int, first: State, rows: Batch) -> State:
         """Return the state from which a pass starts, given what rounds over some of the samples have found.
 
-        If they have found as many components as were tried, ``most``, the rank is chosen anew, for the first
-        state ``first``, by holding out entries of the samples.
+        If the rank is still open, it is chosen for the first state ``first`` by holding out entries.
         """
-        d = found.L.shape[1]
-        if self.n_components == "auto" and d == most < min(rows.shape):
+        if self.is_rank_open(found, most, rows):
             sample = spread_rows(rows, selection.sample_size(rows))
             return selection.choose_rank(self.with_rank, first, sample)
-        chosen = Selection(d, None, ()) if self.n_components == "auto" else None
+        chosen = Selection(found.L.shape[1], None, ()) if self.n_components == "auto" else None
         return replace(found, n_samples=first.n_samples, n_steps=first.n_steps, selection=chosen)
+
+    def is_rank_open(self, found: State, most: int, rows: Batch) -> bool:
+        """Return whether rounds have found as many components as were tried, so that there may be more."""
+        return self.n_components == "auto" and found.L.shape[1] == most < min(rows.shape)
 
     def is_choosing_gauge(self, state: State) -> bool:
         """Return whether the units of the model are yet to be chosen."""
@@ -316,16 +318,17 @@ class DenseLearner(Learner):
         If the samples are many, a part of them is used. What is found then has fewer samples than there are,
         and is where one pass over all of them can start.
         """
+        n, p = rows.shape
         make = partial(Rounds.of, is_robust=self.noise == "capped", center=self.center, scale=self.scale)
-        p, prune = rows.shape[1], self.n_components == "auto"
-        part = spread_rows(rows, ROUNDS.most_rows(p, n_components))
+        prune, part = self.n_components == "auto", spread_rows(rows, ROUNDS.most_rows(p, n_components))
         rounds = make(part)
         for fit in rounds.fits(n_components, prune=prune):
             yield rounds.state(fit, rows.dtype, in_ball=self.norm == "max")
-        if len(part) < len(rows) <= ROUNDS.most_rows(p, fit.model.n_components):
+        is_open = prune and fit.model.n_components == n_components < min(rows.shape)
+        if len(part) < n and not is_open and n * work_per_row(p, n_components) <= ROUNDS.all_work:
             rounds = make(rows)
-            start = rounds.continued(fit)
-            for later in rounds.late_rounds(start, prune=prune):
+            start = rounds.continued(fit, n_components, prune=prune)
+            for later in rounds.late_rounds(start, prune=prune, work=ROUNDS.total_work):
                 yield rounds.state(later, rows.dtype, in_ball=self.norm == "max")
 
     def noise_at(self, state: State) -> Noise:

@@ -40,11 +40,13 @@ class RoundsRule:
     most: int = 100  #: rounds altogether
     improvement: float = 1e-4  #: least gain of evidence per entry and round to go on
     supported: float = 0.05  #: least information of a sample about a coefficient to keep its component
+    detectable: float = 1.1  #: variance relative to the largest of noise from which a component is detected
     unpruned: int = 5  #: rounds before components that lack support are removed
     components: tuple[int, int] = (10, 30)  #: for which evidence is sought, as many as there is time for
-    work: float = 2.0**26  #: of a round; with more samples, a part of them is used
+    work: float = 2.0**26  #: of a round; with more samples, a part of them is used first
+    all_work: float = 2.0**31  #: of a round over all samples; with more, there is none
+    total_work: float = 2.0**32  #: of the rounds over all samples that follow those over a part
     rows: int = 300  #: least number of samples of such a part
-    early_part: int = 4  #: early rounds use this part of many samples
 
     def affordable_components(self, n_samples: int, n_features: int) -> int:
         """Return the number of components for which rounds over some of the samples are possible."""
@@ -53,14 +55,18 @@ class RoundsRule:
 
     def most_rows(self, n_features: int, n_components: int) -> int:
         """Return the number of samples that may be used in a round."""
-        per_row = n_features * (n_components**2 + WORK_PER_ENTRY) + WORK_PER_ROW
-        return max(self.rows, int(self.work / per_row))
+        return max(self.rows, int(self.work / work_per_row(n_features, n_components)))
 
 
 ROUNDS = RoundsRule()
 # Work of a round beside the products of components, in units of one of these: of an entry and of a sample.
 WORK_PER_ENTRY, WORK_PER_ROW = 64.0, 4096.0
 SHORTEST_COEFFICIENTS = 1e-3  # norm of the coefficients of most samples, if there is any signal
+
+
+def work_per_row(n_features: int, n_components: int) -> float:
+    """Return the work of a round per sample."""
+    return n_features * (n_components**2 + WORK_PER_ENTRY) + WORK_PER_ROW
 
 
 class Start(NamedTuple):
@@ -111,10 +117,7 @@ class Rounds:
         prune : bool
             Whether components that the data do not support are removed.
         """
-        part = self.part(max(ROUNDS.rows, len(self.T) // ROUNDS.early_part))
-        is_whole = len(part.T) == len(self.T)
-        fit = part.best_start(n_components, prune=prune and is_whole)
-        yield from self.late_rounds(fit if is_whole else self.continued(fit), prune=prune)
+        yield from self.late_rounds(self.best_start(n_components, prune=prune), prune=prune)
 
     def best_start(self, n_components: int, *, prune: bool) -> Fit:
         """Return the model with the most evidence after early rounds from several starts.
@@ -137,19 +140,14 @@ class Rounds:
             return fit
         return again if prune else again._replace(model=again.model.padded(n_components))
 
-    def part(self, size: int) -> Rounds:
-        """Return the rounds for at most so many of the samples."""
-        if len(self.T) <= size:
-            return self
-        rows = some_rows(len(self.T), size)
-        return replace(
-            self, T=self.T[rows], observed=self.observed[rows], sample_weight=self.sample_weight[rows]
-        )
-
-    def late_rounds(self, fit: Fit, *, prune: bool) -> Iterator[Fit]:
-        """Yield a model and those after more rounds, while the evidence grows."""
+    def late_rounds(self, fit: Fit, *, prune: bool, work: float = math.inf) -> Iterator[Fit]:
+        """Yield a model and those after more rounds, while the evidence grows and the work is affordable."""
         yield fit
+        n, p = self.T.shape
         for number in range(ROUNDS.early, ROUNDS.most):
+            work -= n * work_per_row(p, fit.model.n_components)
+            if work < 0.0:
+                break
             before, fit = fit, self.one_round(fit, self.is_robust, math.inf)
             if prune:
                 fit = fit._replace(model=without_unsupported(fit.model))
@@ -158,11 +156,18 @@ class Rounds:
             if gain < ROUNDS.improvement and number >= ROUNDS.early + ROUNDS.unjudged:
                 break
 
-    def continued(self, fit: Fit) -> Fit:
-        """Return a model that was fitted to a part of the samples, with the weights of all entries."""
+    def continued(self, fit: Fit, n_components: int, *, prune: bool) -> Fit:
+        """Return a model that was fitted to a part of the samples, with the weights of all entries.
+
+        If the rank is to be found, it is found anew, because all samples may support more components.
+        """
         model = fit.model.in_units(self.gauge)
         encoded = model.encode(self.T, self.observed, SWEEPS.learning[1], is_robust=self.is_robust)
-        return Fit(model, encoded[1], fit.evidence)
+        known, weights = encoded[:2]
+        if prune:
+            cleaned = weights * self.T + (1.0 - weights) * known.fitted
+            model = with_detectable_components(model, cleaned, n_components)
+        return Fit(model, weights, fit.evidence)
 
     def start(self, kind: str, n_components: int) -> Fit:
         """Return a first model: principal components of the samples, with care for large entries.
@@ -276,6 +281,27 @@ def spread_rows(rows: Batch, size: int) -> Batch:
     return rows if len(rows) <= size else rows[some_rows(len(rows), size)]
 
 
+def with_detectable_components(model: FactorModel, cleaned: Array, most: int) -> FactorModel:
+    """Return a model with the principal components of cleaned samples that stand out from the noise.
+
+    In units of the noise, the largest variance along any direction of n samples of p features that are
+    nothing but noise is about (1 + sqrt(p / n))^2 (the edge of the law of Marchenko and Pastur).
+    """
+    n, p = cleaned.shape
+    root = np.sqrt(model.noise)
+    location = cleaned.mean(axis=0) if model.center else np.zeros(p)
+    whitened = (cleaned - location) / root
+    variances, V = np.linalg.eigh(whitened.T @ whitened / n)
+    edge = ROUNDS.detectable * (1.0 + math.sqrt(p / n)) ** 2
+    d = max(1, min(int(np.count_nonzero(variances > edge)), most))
+    loadings = V[:, ::-1][:, :d] * np.sqrt(np.maximum(variances[::-1][:d] - 1.0, 0.1)) * root[:, None]
+    covariances = model.noise[:, None, None] / n * np.eye(d + 1)
+    precisions = p / np.einsum("ij,ij->j", loadings, loadings)
+    return replace(
+        model, basis=np.column_stack([loadings, location]), covariances=covariances, precisions=precisions
+    )
+
+
 def principal_axes(X: Array, n_components: int) -> Array:
     """Return the first principal axes of X, about zero, multiplied by their standard deviations."""
     n, p = X.shape
@@ -290,8 +316,6 @@ def principal_axes(X: Array, n_components: int) -> Array:
 
 def without_unsupported(model: FactorModel) -> FactorModel:
     """Return the model without components of which a sample tells next to nothing; one remains."""
-    L = model.loadings
-    information = np.einsum("ij,ij->j", L, L / model.noise[:, None])
-    supported = information >= ROUNDS.supported
+    supported = model.information >= ROUNDS.supported
     supported[0] = True
     return model if supported.all() else model.keep(supported)

@@ -9,8 +9,13 @@ from sklearn.model_selection import GridSearchCV
 
 import maxnorm
 from maxnorm import MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm.core.batch import Batch
 from maxnorm.core.norms import NuclearNorm
 from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.dense import DenseLearner
+from maxnorm.learner import learn
+from maxnorm.paper.methods import PAPER_PROBLEM
 
 EVERYDAY = {"random_state": 0}  # the defaults
 BOTH = pytest.mark.parametrize("kind", [MaxNormDecomposition, OnlineRobustPCA])
@@ -250,3 +255,175 @@ def test_frames_are_decomposed_into_frames_with_their_index():
     assert list(parts.coefficients.columns) == ["component0", "component1"]
     pandas.testing.assert_frame_equal(parts.low_rank + parts.noise + parts.residual, frame)
     assert np.array_equal(parts.low_rank, clone(model).fit(X).decompose(X).low_rank)
+
+
+def test_whitened_coefficients_have_unit_variance_and_are_inverted():
+    X, _ = corrupted(500, gross=0.0)
+    model = MaxNormDecomposition(3, whiten=True, **EVERYDAY).fit(X)
+    R = model.transform(X)
+    np.testing.assert_allclose(R.std(axis=0), 1.0, rtol=0.1)
+    plain = clone(model).set_params(whiten=False).fit(X)
+    np.testing.assert_allclose(R * np.sqrt(model.explained_variance_), plain.transform(X), rtol=1e-10)
+    np.testing.assert_allclose(model.inverse_transform(R), plain.decompose(X).low_rank, rtol=1e-8)
+    spare = MaxNormDecomposition(8, whiten=True, **EVERYDAY).fit(X)
+    assert np.isfinite(spare.transform(X)).all()
+    with pytest.raises(AttributeError, match="no statistical model"):
+        model.set_params(lambda2=1.0).fit(X).transform(X)
+
+
+@BOTH
+def test_sample_weights_count_like_repeated_samples(kind):
+    X, _ = corrupted(200, gross=0.05)
+    weights = np.random.default_rng(0).integers(0, 4, 200)
+    weighted = kind(3, **EVERYDAY).fit(X, sample_weight=weights)
+    repeated = kind(3, **EVERYDAY).fit(np.repeat(X, weights, axis=0))
+    plain = kind(3, **EVERYDAY).fit(X)
+    found, expected, other = (
+        model.decompose(X).low_rank / X.std(axis=0) for model in (weighted, repeated, plain)
+    )
+    assert np.abs(found - expected).max() < 0.3 * np.abs(other - expected).max()
+    assert weighted.state_.statistics.weight == weights.sum()
+    assert weighted.n_samples_seen_ == np.count_nonzero(weights)
+
+
+def test_sample_weights_are_kept_by_rows_that_wait(tmp_path):
+    X, _ = corrupted(120, gross=0.0)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 120)
+    whole = MaxNormDecomposition(3, **EVERYDAY).partial_fit(X, sample_weight=weights)
+    parts = MaxNormDecomposition(3, **EVERYDAY).partial_fit(X[:50], sample_weight=weights[:50])
+    parts.save(tmp_path / "m.maxnorm")
+    parts = maxnorm.load(tmp_path / "m.maxnorm").partial_fit(X[50:], sample_weight=weights[50:])
+    np.testing.assert_array_equal(parts.components_, whole.components_)
+    unweighted = MaxNormDecomposition(3, **EVERYDAY).partial_fit(X)
+    assert not np.array_equal(unweighted.components_, whole.components_)
+
+
+@pytest.mark.parametrize(
+    ("X", "weights", "message"),
+    [
+        (lambda: np.ones((3, 2)), [1.0, 1.0], "inconsistent numbers of samples|sample_weight.shape"),
+        (lambda: np.ones((3, 2)), [1.0, -1.0, 1.0], "Negative values"),
+        (lambda: np.ones((3, 2)), np.zeros(3), "sample_weight is zero for all|at least one non-zero"),
+        (lambda: open_stream(np.ones((3, 2))), np.ones(3), "sample_weight needs X to be an array"),
+    ],
+    ids=["too few", "negative", "zero", "stream"],
+)
+def test_wrong_sample_weights_are_refused(X, weights, message):
+    with pytest.raises(ValueError, match=message):
+        MaxNormDecomposition(1).fit(X(), sample_weight=weights)
+
+
+class Loader:
+    """Yields batches of samples, as loaders of other libraries do."""
+
+    def __init__(self, X, wrap):
+        self.X, self.wrap = X, wrap
+
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        return (self.wrap(batch) for batch in np.array_split(self.X, 4))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda X: [tuple(row) for row in X],
+        lambda X: [dict(zip("abcdef", row, strict=True)) for row in X],
+        lambda X: Loader(X, lambda batch: batch),
+        lambda X: Loader(X, lambda batch: [batch]),
+    ],
+    ids=["tuples", "records", "loader", "loader of lists"],
+)
+def test_rows_records_and_loaders_are_read(source):
+    X, _ = corrupted(80, p=6, rank=2)
+    model = MaxNormDecomposition(2, **EVERYDAY).fit(source(X))
+    expected = MaxNormDecomposition(2, **EVERYDAY).fit(X)
+    np.testing.assert_array_equal(model.components_, expected.components_)
+    np.testing.assert_array_equal(model.transform(source(X)), expected.transform(X))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [lambda X: iter(X), lambda X: (tuple(row) for row in X), lambda X: (dict(enumerate(row)) for row in X)],
+    ids=["rows", "tuples", "records"],
+)
+def test_generators_are_read_in_one_pass(source):
+    X, _ = corrupted(80, p=6, rank=2)
+    model = MaxNormDecomposition(2, **EVERYDAY).fit(source(X))
+    expected = MaxNormDecomposition(2, n_epochs=1, **EVERYDAY).fit(X)
+    np.testing.assert_array_equal(model.components_, expected.components_)
+
+
+def test_the_fields_of_records_are_names_and_gaps():
+    records = [{"inlet": 1.0 * i, "outlet": 2.0 * i} for i in range(20)]
+    records[3] = {"inlet": 3.0}
+    model = MaxNormDecomposition(1, **EVERYDAY).fit(records)
+    assert list(model.feature_names_in_) == ["inlet", "outlet"]
+    assert model.decompose(records).low_rank[3, 1] == pytest.approx(6.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([{"a": 1.0}, {"b": 2.0}], "record 1 has the field 'b', which the first record lacks"),
+        ([{"a": "warm"}], "record 0: must be numeric"),
+        (
+            Loader(np.ones((8, 2)), lambda batch: (batch, batch[:, 0])),
+            r"tuple of 2 arrays.*open_stream\(lambda",
+        ),
+        ({"a": [1.0, 2.0]}, "X is a dictionary.*list of records"),
+        ("data.csv", r"pass maxnorm.open_stream\('data.csv'\)"),
+    ],
+    ids=["fields", "text", "targets", "columns", "path"],
+)
+def test_other_sources_are_refused_with_a_remedy(X, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        MaxNormDecomposition(1).fit(X)
+
+
+@BOTH
+@pytest.mark.parametrize("n_components", [5, 15, 25])
+def test_one_pass_with_spare_components_is_as_good_as_with_the_right_number(kind, n_components):
+    rng = np.random.default_rng(0)
+    low_rank = rng.standard_normal((3000, 5)) @ rng.standard_normal((5, 50))
+    X = low_rank + 0.1 * rng.standard_normal(low_rank.shape)
+    X += (rng.random(X.shape) < 0.1) * rng.uniform(-20.0, 20.0, X.shape)
+    model = kind(n_components, **EVERYDAY)
+    for rows in np.array_split(X, 7):
+        model.partial_fit(rows)
+    assert error(model.decompose(X).low_rank, low_rank) < 0.025
+    np.testing.assert_allclose(np.sqrt(model.noise_variance_), 0.1, rtol=0.1)
+
+
+@BOTH
+def test_a_pass_over_many_samples_starts_from_rounds_over_some_of_them(kind):
+    X, true = corrupted(20_000, gross=0.2)
+    X = X[np.argsort(true[:, 0])]  # the first samples are unlike the others
+    true = true[np.argsort(true[:, 0])]
+    model = kind(**EVERYDAY)
+    assert not model.makes_rounds(X)
+    model.fit(X)
+    assert model.n_components_ == 3
+    assert model.n_samples_seen_ == 20_000
+    assert error(model.decompose(X).low_rank, true) < 0.05
+
+
+@BOTH
+def test_the_papers_problem_is_solved_as_in_the_first_version(kind):
+    """The estimator adds nothing to the learner of the paper's problem, bit for bit."""
+    data = make_corrupted_low_rank(200, 20, 3, corruption=0.1, random_state=0)
+    model = kind(3, random_state=0, **PAPER_PROBLEM).fit(data.X)
+    learner = DenseLearner(n_components=3, norm="max" if kind is MaxNormDecomposition else "nuclear")
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    state, _ = learn(learner, learner.start(20, np.dtype(np.float64), seed), Batch(data.X))
+    np.testing.assert_array_equal(model.components_, state.L.T)
+
+
+def test_a_location_is_believed_as_far_as_it_exceeds_its_error():
+    rng = np.random.default_rng(0)
+    for mean, least, most in ((0.0, 0.0, 0.3), (0.1, 0.4, 0.8), (1.0, 0.98, 1.0)):
+        targets = rng.standard_normal((100, 400)) + mean
+        seen = SufficientStatistics.from_batch(targets, np.zeros((100, 2)), np.zeros(100), center=True)
+        assert least <= seen.mean_share <= most

@@ -117,6 +117,11 @@ class FactorModel:
         """The vector mu."""
         return self.basis[:, -1]
 
+    @property
+    def information(self) -> Array:
+        """What a sample tells of each of its coefficients, in units of what is known before."""
+        return np.einsum("ij,ij->j", self.loadings, self.loadings / self.noise[:, None])
+
     @cached_property
     def second_moments(self) -> Array:
         """Packed second moments of the rows of the basis, E[(l, mu) (l, mu)^T]."""

@@ -414,20 +414,29 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         most = learner.most_components(*rows.shape) if isinstance(learner, DenseLearner) else None
         if most is None or not isinstance(learner, DenseLearner):
             return False
-        seed = self._draw_seed()
+        first = learner.start(rows.shape[1], rows.dtype, self._draw_seed())
         with monitor.one_pass(), refusing_overflow():
-            for state in learner.learn_in_rounds(rows, most):
-                check_state(state)
-                if state.n_samples < len(rows):
-                    continue
+            state = self._learn_in_rounds(learner, rows, most, monitor)
+            if learner.is_rank_open(state, most, rows):
+                chosen = learner.start_of_pass(state, most, first, rows)
+                learner, state = learner.with_rank(chosen.L.shape[1]), chosen
+                most = learner.most_components(*rows.shape)
+                if most is not None:
+                    state = self._learn_in_rounds(learner, rows, most, monitor)
+        if state.n_samples == len(rows):
+            return True
+        self._progress = Progress(state if most is None else learner.start_of_pass(state, most, first, rows))
+        return False
+
+    def _learn_in_rounds(self, learner: DenseLearner, rows: Batch, most: int, monitor: Monitor) -> State:
+        """Return the state after rounds; states that all samples have contributed to are kept and reported."""
+        for state in learner.learn_in_rounds(rows, most):
+            check_state(state)
+            if state.n_samples == len(rows):
                 self._progress = Progress(state)
                 if monitor.watch is not None:
                     monitor.watch(StepResult(state, Contribution.of_all(state), rows))
-        if state.n_samples == len(rows):
-            return True
-        first = learner.start(rows.shape[1], rows.dtype, seed)
-        self._progress = Progress(learner.start_of_pass(state, most, first, rows))
-        return False
+        return state
 
     def _warn_of_zeros(self, rows: Batch) -> None:
         """Warn if most entries are zero and most of the others, which may be the signal, were rejected."""
