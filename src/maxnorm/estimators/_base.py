@@ -417,6 +417,9 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         first = learner.start(rows.shape[1], rows.dtype, self._draw_seed())
         with monitor.one_pass(), refusing_overflow():
             state = self._learn_in_rounds(learner, rows, most, monitor)
+            more = min(ROUNDS.affordable_components(*rows.shape), *rows.shape)
+            if learner.is_rank_open(state, most, rows) and more > most:
+                state, most = self._learn_in_rounds(learner, rows, more, monitor), more
             if learner.is_rank_open(state, most, rows):
                 chosen = learner.start_of_pass(state, most, first, rows)
                 learner, state = learner.with_rank(chosen.L.shape[1]), chosen
@@ -429,7 +432,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         return False
 
     def _learn_in_rounds(self, learner: DenseLearner, rows: Batch, most: int, monitor: Monitor) -> State:
-        """Return the state after rounds; states that all samples have contributed to are kept and reported."""
+        """Return the state after rounds; states to which all samples contributed are kept and reported."""
         for state in learner.learn_in_rounds(rows, most):
             check_state(state)
             if state.n_samples == len(rows):
