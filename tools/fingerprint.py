@@ -12,6 +12,7 @@ import hashlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,6 +26,7 @@ import maxnorm
 from maxnorm import MaxNormCompletion, MaxNormDecomposition, OnlineRobustPCA, open_stream
 from maxnorm.core.noise import L1
 from maxnorm.datasets import make_corrupted_low_rank
+from maxnorm.paper.methods import PAPER_PROBLEM
 
 CORRUPTED = make_corrupted_low_rank(700, 40, 4, corruption=0.1, random_state=0)
 GAPS = make_corrupted_low_rank(500, 30, 3, corruption=0.05, missing=0.3, random_state=1).X
@@ -68,11 +70,13 @@ def fingerprint(model, X=None) -> str:
 def decomposition_cases(kind, folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the cases of an estimator that decomposes."""
     X, blocks = CORRUPTED.X, da.from_array(CORRUPTED.X, chunks=(90, -1))
+    default, kind = kind, partial(kind, **PAPER_PROBLEM)
     for noise in ("capped", "l1", "l21", "squared", "none", L1(0.3)):
         yield f"{noise}", lambda noise=noise: fingerprint(kind(4, noise=noise, random_state=0).fit(X), X)
     single = X.astype(np.float32)
     yield "single precision", lambda: fingerprint(kind(4, random_state=0).fit(single), single)
-    yield "two epochs", lambda: fingerprint(kind(3, n_epochs=2, random_state=0).fit(GAPS), GAPS)
+    twice = PAPER_PROBLEM | {"n_epochs": 2}
+    yield "two epochs", lambda: fingerprint(default(3, random_state=0, **twice).fit(GAPS), GAPS)
     yield "fixed settings", lambda: fingerprint(kind(3, random_state=0, **FIXED).fit(GAPS), GAPS)
     file = open_stream(folder / "samples.npy", batch_size=33)
     yield "file", lambda: fingerprint(kind(4, random_state=0).fit(file), X)
@@ -88,6 +92,9 @@ def decomposition_cases(kind, folder: Path) -> Iterator[tuple[str, Callable[[], 
     yield "pieces", lambda: fingerprint(in_pieces(), X)
     yield "dask", lambda: fingerprint(kind(4, random_state=0).fit(blocks), X)
     yield "dask, lazy", lambda: digest(in_pieces().transform(blocks).compute())
+    yield "default", lambda: fingerprint(default(random_state=0).fit(X), X)
+    yield "default, gaps", lambda: fingerprint(default(random_state=0).fit(GAPS), GAPS)
+    yield "default, one pass", lambda: fingerprint(default(4, random_state=0).partial_fit(X), X)
 
 
 def completion_cases(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -134,7 +141,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
         for name, compute in decomposition_cases(kind, folder):
             yield f"{kind.__name__}, {name}", compute
     as_printed = MaxNormDecomposition(
-        3, basis_update="bcd", lambda1=1e-3, random_state=0, batch_size=50
+        3, basis_update="bcd", lambda1=1e-3, random_state=0, batch_size=50, **PAPER_PROBLEM
     )  # Algorithm 4
     yield "Algorithm 4", lambda: fingerprint(as_printed.fit(CLEAN), CLEAN)
     for name, compute in completion_cases(folder):
