@@ -867,6 +867,8 @@ def is_streamed(X: Any) -> bool:
     """
     if type(X) is np.ndarray:  # the common case, which must be fast for single rows
         return False
+    if isinstance(X, Stream) or sp.issparse(X) or is_dask(X):  # some sparse matrices are dictionaries, too
+        return True
     if isinstance(X, list | tuple):
         return len(X) > 0 and isinstance(X[0], Mapping)
     if isinstance(X, Mapping):
@@ -876,7 +878,5 @@ def is_streamed(X: Any) -> bool:
         )
     if isinstance(X, str | os.PathLike):
         raise TypeError(f"X is the path {str(X)!r}; to read a file, pass maxnorm.open_stream({str(X)!r})")
-    if isinstance(X, Stream) or sp.issparse(X) or is_dask(X):
-        return True
     is_array = any(hasattr(X, name) for name in ("__array__", "shape", "__dataframe__"))
     return isinstance(X, Iterable) and not is_array
