@@ -145,7 +145,7 @@ def interrupt_fits(folder, kills, name, rng):
     while counts["signals"] < kills:
         kind = list(FITS)[counts["runs"] % len(FITS)]
         model, whole = folder / "m.maxnorm", folder / f"{kind}.maxnorm"
-        fit = ("fit", "x.npy", "--rank", "3", *FITS[kind], "--model")
+        fit = ("fit", "x.npy", "--rank", "3", "--epochs", "1", *FITS[kind], "--model")
         if kind not in expected:
             run_to_end(folder, *fit, whole.name)
             expected[kind] = learnt(whole)
@@ -311,7 +311,7 @@ def write_data(folder, rows):
 def warm_up(folder):
     """Run every command once in this process, so that its forks find all modules imported."""
     for options in FITS.values():
-        arguments = ["fit", str(folder / "tiny.npy"), "--rank", "3", *options, "--model"]
+        arguments = ["fit", str(folder / "tiny.npy"), "--rank", "3", "--epochs", "1", *options, "--model"]
         maxnorm_command(
             [*arguments, str(folder / "tiny.maxnorm"), "--overwrite", "--json"], standalone_mode=False
         )
