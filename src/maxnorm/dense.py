@@ -43,6 +43,7 @@ SETTLED, LEARNING_WORK = 10, 2**14
 MANY_COMPONENTS = 0.125
 NEGLIGIBLE_RESIDUAL = 1e-3  # in units of the entries; a basis with a smaller one is good, even if it improves
 MODEL_WORK = 2**16  # the same when a model is applied; with more, the paper's problem is solved
+SOME_FEATURES = 1000  # whose rank is that of all features, if these are more
 LEAST_CLEAN = 0.5  # share of the entries of a batch; with less, the stream has changed and the model is wrong
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
 Auto = Literal["auto"]
@@ -153,9 +154,24 @@ class DenseLearner(Learner):
         """
         most = self.most_components(*sample.shape)
         if most is None:
-            return selection.choose_rank(self.with_rank, state, sample)
+            return self.choose_rank_by_some_features(state, sample)
         *_, found = self.learn_in_rounds(sample, most)
         return self.start_of_pass(found, most, state, sample)
+
+    def choose_rank_by_some_features(self, state: State, sample: Batch) -> State:
+        """Return the first state with the rank of some of the features, if they are too many for rounds."""
+        n, p = sample.shape
+        features = np.sort(np.random.default_rng(0).permutation(p)[:SOME_FEATURES])
+        some = Batch(sample.dense()[0][:, features] if sample.is_sparse else sample.values[:, features])
+        most = self.most_components(n, len(features)) if p > SOME_FEATURES else None
+        if most is not None:
+            *_, found = self.learn_in_rounds(some, most)
+            if not self.is_rank_open(found, most, some):
+                d = found.L.shape[1]
+                first = State.start(random_basis(p, d, state.seed, state.L.dtype))
+                chosen = Selection(d, None, ())
+                return replace(first, n_samples=state.n_samples, n_steps=state.n_steps, selection=chosen)
+        return selection.choose_rank(self.with_rank, state, sample)
 
     def start_of_pass(self, found: State, most: int, first: State, rows: Batch) -> State:
         """Return the state from which a pass starts, given what rounds over some of the samples have found.

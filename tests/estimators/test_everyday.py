@@ -427,3 +427,15 @@ def test_a_location_is_believed_as_far_as_it_exceeds_its_error():
         targets = rng.standard_normal((100, 400)) + mean
         seen = SufficientStatistics.from_batch(targets, np.zeros((100, 2)), np.zeros(100), center=True)
         assert least <= seen.mean_share <= most
+
+
+def test_the_rank_of_many_features_is_that_of_some_of_them():
+    data = make_corrupted_low_rank(150, 8000, 4, corruption=0.05, dense_noise=0.005, random_state=0)
+    model = MaxNormDecomposition(**EVERYDAY).fit(data.X)
+    assert model.n_components_ == 4
+    assert model.components_.shape == (4, 8000)
+
+
+def test_a_rank_above_those_that_are_tried_first_is_found():
+    data = make_corrupted_low_rank(400, 60, 35, corruption=0.02, dense_noise=0.01, random_state=0)
+    assert MaxNormDecomposition(**EVERYDAY).fit(data.X).n_components_ == 35
