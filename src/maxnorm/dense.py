@@ -33,16 +33,16 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.factor_steps import along_axes, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
-from maxnorm.variational import ROUNDS, Rounds, spread_rows, work_per_row
+from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
 
 SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where memory is short
 # While learning, samples are explained by the factor model after this many samples per component, and if the
-# product of features and squared components is at most this.
-SETTLED, LEARNING_WORK = 10, 2**14
+# work per sample, p (d^2 + 64), is at most this.
+SETTLED, LEARNING_WORK = 10, 2**13
 # Components per feature, with more of which a sample without uncertainty is fitted with its gross errors.
 MANY_COMPONENTS = 0.125
 NEGLIGIBLE_RESIDUAL = 1e-3  # in units of the entries; a basis with a smaller one is good, even if it improves
-MODEL_WORK = 2**16  # the same when a model is applied; with more, the paper's problem is solved
+MODEL_WORK = 2**16  # the same with many components, and p d^2 when a model is applied
 SOME_FEATURES = 1000  # whose rank is that of all features, if these are more
 LEAST_CLEAN = 0.5  # share of the entries of a batch; with less, the stream has changed and the model is wrong
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
@@ -130,7 +130,10 @@ class DenseLearner(Learner):
 
     def choose(self, state: State, rows: Batch, last: bool) -> State | None:
         chosen: State | None = state
-        if self.is_choosing_rank(state):
+        if self.is_choosing_rank(state) and self.is_everyday:
+            needed = defaults.gauge_rows(rows.shape[1])
+            chosen = self.choose_rank(state, rows[:needed]) if last or len(rows) >= needed else None
+        elif self.is_choosing_rank(state):
             chosen = selection.choose_on_sample(
                 state, rows, last, lambda sample: self.choose_rank(state, sample)
             )
@@ -450,7 +453,8 @@ def is_affordable(n_features: int, n_components: int) -> bool:
     More work is allowed where the components are many.
     """
     is_needed = n_components > MANY_COMPONENTS * n_features
-    return n_features * n_components**2 <= (MODEL_WORK if is_needed else LEARNING_WORK)
+    work = n_features * (n_components**2 + WORK_PER_ENTRY)
+    return work <= (MODEL_WORK if is_needed else LEARNING_WORK)
 
 
 def is_full(Z: Array) -> Mask:

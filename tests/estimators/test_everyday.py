@@ -402,14 +402,14 @@ def test_one_pass_with_spare_components_is_as_good_as_with_the_right_number(kind
 
 @BOTH
 def test_a_pass_over_many_samples_starts_from_rounds_over_some_of_them(kind):
-    X, true = corrupted(20_000, gross=0.2)
+    X, true = corrupted(7_000, gross=0.2)
     X = X[np.argsort(true[:, 0])]  # the first samples are unlike the others
     true = true[np.argsort(true[:, 0])]
     model = kind(**EVERYDAY)
     assert not model.makes_rounds(X)
     model.fit(X)
     assert model.n_components_ == 3
-    assert model.n_samples_seen_ == 20_000
+    assert model.n_samples_seen_ == 7_000
     assert error(model.decompose(X).low_rank, true) < 0.05
 
 
