@@ -1,7 +1,6 @@
 """The harness measures what it states, and the scripts in benchmarks/ run on small problems."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -138,7 +137,6 @@ def run_script(name, *arguments):
     return result.stdout
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands run in forks")
 def test_survival_kills_runs_and_compares_models():
     options = ("--kills", "2", "--inside-saves", "0", "--rows", "10000", "--decompose-kills", "1")
     printed = run_script("survival.py", *options)

@@ -142,10 +142,11 @@ class DenseLearner(Learner):
         if len(rows) < self.rows_needed(chosen) and not last:
             return None
         first = rows[: self.rows_needed(chosen)]
-        most = self.most_components(*first.shape) if is_affordable(*chosen.L.shape) else None
-        if most is not None:
-            *_, found = self.learn_in_rounds(first, most)
-            return self.start_of_pass(found, most, chosen, first)
+        p, d = chosen.L.shape
+        fixed = self.with_rank(d)  # which is given, or was chosen
+        if is_affordable(p, d) and fixed.most_components(*first.shape) is not None:
+            *_, found = fixed.learn_in_rounds(first, d)
+            return replace(fixed.start_of_pass(found, chosen, first), selection=chosen.selection)
         gauge = Gauge.of(*first.dense(), center=self.center, scale="feature" if self.scale else None)
         return replace(chosen, gauge=gauge.plausible(len(first)))
 
@@ -159,7 +160,7 @@ class DenseLearner(Learner):
         if most is None:
             return self.choose_rank_by_some_features(state, sample)
         *_, found = self.learn_in_rounds(sample, most)
-        return self.start_of_pass(found, most, state, sample)
+        return self.start_of_pass(found, state, sample)
 
     def choose_rank_by_some_features(self, state: State, sample: Batch) -> State:
         """Return the first state with the rank of some of the features, if they are too many for rounds."""
@@ -169,26 +170,27 @@ class DenseLearner(Learner):
         most = self.most_components(n, len(features)) if p > SOME_FEATURES else None
         if most is not None:
             *_, found = self.learn_in_rounds(some, most)
-            if not self.is_rank_open(found, most, some):
+            if not self.is_rank_open(found, some):
                 d = found.L.shape[1]
                 first = State.start(random_basis(p, d, state.seed, state.L.dtype))
                 chosen = Selection(d, None, ())
                 return replace(first, n_samples=state.n_samples, n_steps=state.n_steps, selection=chosen)
         return selection.choose_rank(self.with_rank, state, sample)
 
-    def start_of_pass(self, found: State, most: int, first: State, rows: Batch) -> State:
+    def start_of_pass(self, found: State, first: State, rows: Batch) -> State:
         """Return the state from which a pass starts, given what rounds over some of the samples have found.
 
         If the rank is still open, it is chosen for the first state ``first`` by holding out entries.
         """
-        if self.is_rank_open(found, most, rows):
+        if self.is_rank_open(found, rows):
             sample = spread_rows(rows, selection.sample_size(rows))
             return selection.choose_rank(self.with_rank, first, sample)
         chosen = Selection(found.L.shape[1], None, ()) if self.n_components == "auto" else None
         return replace(found, n_samples=first.n_samples, n_steps=first.n_steps, selection=chosen)
 
-    def is_rank_open(self, found: State, most: int, rows: Batch) -> bool:
-        """Return whether rounds have found as many components as were tried, so that there may be more."""
+    def is_rank_open(self, found: State, rows: Batch) -> bool:
+        """Return whether rounds have found as many components as are affordable; there may be more."""
+        most = ROUNDS.affordable_components(*rows.shape)
         return self.n_components == "auto" and found.L.shape[1] == most < min(rows.shape)
 
     def is_choosing_gauge(self, state: State) -> bool:
@@ -343,8 +345,11 @@ class DenseLearner(Learner):
         rounds = make(part)
         for fit in rounds.fits(n_components, prune=prune):
             yield rounds.state(fit, rows.dtype, in_ball=self.norm == "max")
-        is_open = prune and fit.model.n_components == n_components < min(rows.shape)
-        if len(part) < n and not is_open and n * work_per_row(p, n_components) <= ROUNDS.all_work:
+        is_open = prune and fit.model.n_components == n_components < min(n, p)
+        more = min(ROUNDS.affordable_components(n, p), n, p)
+        if is_open and n_components < more:  # all components have support, and there may be more
+            yield from self.learn_in_rounds(rows, more)
+        elif len(part) < n and not is_open and n * work_per_row(p, n_components) <= ROUNDS.all_work:
             rounds = make(rows)
             start = rounds.continued(fit, n_components, prune=prune)
             for later in rounds.late_rounds(start, prune=prune, work=ROUNDS.total_work):

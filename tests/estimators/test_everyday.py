@@ -441,5 +441,18 @@ def test_the_rank_of_many_features_is_that_of_some_of_them():
 
 def test_a_rank_above_those_that_are_tried_first_is_found(monkeypatch):
     monkeypatch.setattr("maxnorm.dense.ROUNDS", replace(ROUNDS, components=(2, 4)))
-    X, _ = corrupted(150, rank=6, noise=0.02)
+    X, _ = corrupted(350, rank=6, noise=0.02)
     assert MaxNormDecomposition(**EVERYDAY).fit(X).n_components_ == 6
+    assert MaxNormDecomposition(**EVERYDAY).partial_fit(X).n_components_ == 6
+
+
+def test_a_stream_whose_rank_is_chosen_by_held_out_entries_has_units_and_a_location(monkeypatch):
+    few = replace(ROUNDS, components=(2, 4), work=2.0**20)
+    monkeypatch.setattr("maxnorm.dense.ROUNDS", few)
+    X, _ = corrupted(400, rank=12, p=40, noise=0.02, gross=0.02)
+    model = MaxNormDecomposition(**EVERYDAY)
+    most = few.affordable_components(300, 40)
+    assert 4 <= most < 12
+    model.partial_fit(X)
+    assert model.state_.gauge is not None
+    assert np.abs((model.mean_ - np.median(X, axis=0)) / X.std(axis=0)).max() < 0.5

@@ -192,11 +192,11 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         *,
         callback: Callback | None = None,
     ) -> Self:
-        """Fit the model to X, in ``n_epochs`` passes over consecutive batches.
+        """Fit the model to X, in rounds over all samples if they are few, or in passes over batches.
 
-        Everything learnt before is forgotten. If X is an array and an error is raised, the model is left
-        unchanged. If X is a sparse matrix, a stream or a Dask collection, which are learnt from piece by
-        piece, the batches learnt before the error are kept.
+        The parameter ``n_epochs`` sets the number of passes. Everything learnt before is forgotten. If X is
+        an array and an error is raised, the model is left unchanged. If X is a sparse matrix, a stream or a
+        Dask collection, which are learnt from piece by piece, the batches learnt before the error are kept.
 
         Parameters
         ----------
@@ -241,8 +241,9 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         """Learn from more samples; memory does not grow with their number.
 
         Any number of rows will do, and how they are divided into calls makes no difference: in the end the
-        model is that of ``fit`` on all of them. Rows wait until they fill a batch of ``batch_size``. Every
-        answer of the model takes the waiting rows into account, at the cost of a batch.
+        model is that of ``fit`` with ``n_epochs=1`` on all of them. Rows wait until they fill a batch of
+        ``batch_size``, and the first ones until the units and the rank of the model can be chosen. Every
+        answer of the model takes the waiting rows into account, at the cost of learning from them.
 
         Parameters
         ----------
@@ -417,18 +418,15 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         first = learner.start(rows.shape[1], rows.dtype, self._draw_seed())
         with monitor.one_pass(), refusing_overflow():
             state = self._learn_in_rounds(learner, rows, most, monitor)
-            more = min(ROUNDS.affordable_components(*rows.shape), *rows.shape)
-            if learner.is_rank_open(state, most, rows) and more > most:
-                state, most = self._learn_in_rounds(learner, rows, more, monitor), more
-            if learner.is_rank_open(state, most, rows):
-                chosen = learner.start_of_pass(state, most, first, rows)
+            if learner.is_rank_open(state, rows):
+                chosen = learner.start_of_pass(state, first, rows)
                 learner, state = learner.with_rank(chosen.L.shape[1]), chosen
                 most = learner.most_components(*rows.shape)
                 if most is not None:
                     state = self._learn_in_rounds(learner, rows, most, monitor)
         if state.n_samples == len(rows):
             return True
-        self._progress = Progress(state if most is None else learner.start_of_pass(state, most, first, rows))
+        self._progress = Progress(state if most is None else learner.start_of_pass(state, first, rows))
         return False
 
     def _learn_in_rounds(self, learner: DenseLearner, rows: Batch, most: int, monitor: Monitor) -> State:
