@@ -407,6 +407,8 @@ def test_a_pass_over_many_samples_starts_from_rounds_over_some_of_them(kind):
     true = true[np.argsort(true[:, 0])]
     model = kind(**EVERYDAY)
     assert not model.makes_rounds(X)
+    assert model.makes_rounds(open_stream(X[:100]))
+    assert not hasattr(model, "n_features_in_")
     model.fit(X)
     assert model.n_components_ == 3
     assert model.n_samples_seen_ == 7_000

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -373,8 +373,11 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             Whether rounds are made. Otherwise ``fit`` is the same as ``partial_fit`` and ``flush`` if X is a
             stream.
         """
-        learner = self._learner()
-        rows = self._rows_in_memory(learner, self._source(X, reset=True)) if self.n_epochs == "auto" else None
+        if self.n_epochs != "auto":
+            return False
+        asked = clone(self)  # reading X sets the features of an estimator
+        learner = asked._learner()
+        rows = asked._rows_in_memory(learner, asked._source(X, reset=True))
         most = None if rows is None else learner.most_components(*rows.shape)
         return rows is not None and most is not None and len(rows) <= ROUNDS.most_rows(rows.shape[1], most)
 
