@@ -11,7 +11,15 @@ import maxnorm
 
 LAYERS = (
     ("core", "files"),  # arrays only, and files that are replaced as a whole
-    ("learner", "dense", "sparse", "selection", "variational", "factor_steps"),  # what learns online
+    (
+        "learner",
+        "dense",
+        "sparse",
+        "selection",
+        "variational",
+        "factor_steps",
+        "crowded",
+    ),  # what learns online
     (
         "streams",
         "dask",

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from maxnorm import selection
+from maxnorm import crowded, selection
 from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
 from maxnorm.core.encoding import Encoding, encode
 from maxnorm.core.factor_model import FactorModel
-from maxnorm.core.gauge import Gauge
+from maxnorm.core.gauge import Gauge, Scaling
 from maxnorm.core.linalg import row_norms
 from maxnorm.core.noise import (
     NOISES,
@@ -31,6 +31,7 @@ from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
+from maxnorm.crowded import FirstSamples
 from maxnorm.factor_steps import along_axes, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
@@ -66,6 +67,8 @@ class DenseSettings:
     location: Array | None = None  #: the location in these units, if it is learnt
     known: FactorModel | None = None  #: the model so far, which tells gross errors from dense noise
     model: FactorModel | None = None  #: the same, if samples are explained by it
+    is_shared: bool = False  #: whether the covariances that it gives them share their eigenvectors
+    start: Array | None = None  #: coefficients in the model that the samples of the batch start from
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,8 @@ class DenseLearner(Learner):
     def rows_needed(self, state: State) -> int:
         if self.is_choosing_gauge(state):
             return defaults.gauge_rows(len(state.L))
+        if state.first_rows and not state.time:
+            return state.first_rows
         if self.batch_size == "auto":
             return defaults.batch_size(state, self.half_life)
         return int(self.batch_size)
@@ -147,8 +152,22 @@ class DenseLearner(Learner):
         if is_affordable(p, d) and fixed.most_components(*first.shape) is not None:
             *_, found = fixed.learn_in_rounds(first, d)
             return replace(fixed.start_of_pass(found, chosen, first), selection=chosen.selection)
-        gauge = Gauge.of(*first.dense(), center=self.center, scale="feature" if self.scale else None)
-        return replace(chosen, gauge=gauge.plausible(len(first)))
+        kind: Scaling | None = "feature" if self.scale else None
+        gauge = Gauge.of(*first.dense(), center=self.center, scale=kind, tolerant=self.noise == "capped")
+        chosen = replace(chosen, gauge=gauge.plausible(len(first)))
+        return replace(chosen, first_rows=self.rows_of_rounds(chosen, rows, last))
+
+    def rows_of_rounds(self, state: State, rows: Batch, last: bool) -> int:
+        """Return the number of first samples over which rounds are made, once the units are known."""
+        p, d = state.L.shape
+        if not self.is_everyday or self.init is not None or self.batch_size != "auto" or d > p:
+            return 0
+        assert state.gauge is not None
+        first = rows[: defaults.gauge_rows(p)]
+        are_few = last and len(rows) < crowded.CROWDED.few * d
+        if are_few or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
+            return crowded.first_rows(p, d)
+        return 0
 
     def choose_rank(self, state: State, sample: Batch) -> State:
         """Return the first state with the rank that a sample asks for.
@@ -204,7 +223,7 @@ class DenseLearner(Learner):
 
     def first_size(self, state: State, rows: Batch, size: int) -> int:
         # The first batch is small, unless its median is part of the first basis.
-        if self.batch_size != "auto":
+        if self.batch_size != "auto" or state.first_rows:
             return size
         if not self.center:
             Z, observed = standardised(rows, state.gauge, None)
@@ -219,6 +238,8 @@ class DenseLearner(Learner):
     # -- the three acts -------------------------------------------------------------------------------
 
     def begin(self, state: State, batch: Batch | None) -> tuple[State, DenseSettings]:
+        if batch is not None and not state.time and state.first_rows:
+            return self.begin_with_rounds(state, batch)
         known = state
         if batch is not None and not state.scales.weight:  # all samples so far were zero
             Z, observed = standardised(batch, state.gauge, None)
@@ -231,10 +252,23 @@ class DenseLearner(Learner):
                 state = replace(state, L=include_median(state.L, median) * state.L.dtype.type(scale))
         return state, self.settings_at(known)
 
+    def begin_with_rounds(self, state: State, batch: Batch) -> tuple[State, DenseSettings]:
+        """Return the state with the basis that rounds over the first samples find, and their settings."""
+        assert state.gauge is not None
+        is_robust = self.noise != "none"
+        samples = FirstSamples.of(batch, state.gauge, is_robust=is_robust, center=self.center)
+        model, R = samples.fit(state.L.shape[1])
+        known = replace(state, scales=defaults.first_scales(samples.T, samples.observed, None))
+        # The basis has the norm at which coefficients are well within the ball of the max-norm.
+        scale = 2.0 * math.sqrt(model.n_components) if self.norm == "max" else 1.0
+        settings = self.settings_at(known)
+        settings = replace(settings, model=model, is_shared=True, start=R, forgetting=0.0)
+        return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
+
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
         noise, known = self.noise_at(state), self.model_at(state)
-        automatic = self.max_iter == "auto"
+        automatic, is_shared = self.max_iter == "auto", known is not None and state.first_rows > 0
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,
@@ -248,7 +282,8 @@ class DenseLearner(Learner):
             gauge=state.gauge,
             location=self.location_at(state),
             known=known,
-            model=known if self.half_life is None and is_settled(state) else None,
+            model=known if is_shared or (self.half_life is None and is_settled(state)) else None,
+            is_shared=is_shared,
         )
 
     def location_at(self, state: State) -> Array | None:
@@ -269,8 +304,11 @@ class DenseLearner(Learner):
                 settings.forgetting,
                 settings.half_life,
                 is_robust=self.noise != "none",
+                is_shared=settings.is_shared,
+                start=settings.start,
             )
-            if added.scales.clean_share >= LEAST_CLEAN or not added.n_full:
+            usual = 1.0 - settings.model.gross_share if settings.is_shared else 1.0
+            if added.scales.clean_share >= LEAST_CLEAN * usual or not added.n_full:
                 return added
         return measure(batch, L, settings, time)[0]
 
@@ -286,8 +324,11 @@ class DenseLearner(Learner):
         model = self.model_at(state)
         max_iter = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
         p, d = state.L.shape
-        if model is not None and p * d**2 <= MODEL_WORK:
-            return encode_by_model(batch, model, max_iter, is_robust=self.noise != "none")
+        is_shared = state.first_rows > 0
+        if model is not None and (is_shared or p * d**2 <= MODEL_WORK):
+            return encode_by_model(
+                batch, model, max_iter, is_robust=self.noise != "none", is_shared=is_shared
+            )
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
         code = encode(
@@ -331,6 +372,10 @@ class DenseLearner(Learner):
             few, many = (min(d, n_samples, n_features) for d in ROUNDS.components)
             return max(1, min(many, affordable)) if affordable >= few else None
         given = int(self.n_components or defaults.default_components(n_features))
+        # With many components and few samples, rounds with shared covariances come further in the same time.
+        are_few = n_samples < crowded.CROWDED.few * given <= crowded.CROWDED.few * n_features
+        if are_few and given > ROUNDS.affordable_components(ROUNDS.rows, n_features):
+            return None
         return given if given <= affordable else None
 
     def learn_in_rounds(self, rows: Batch, n_components: int) -> Iterator[State]:

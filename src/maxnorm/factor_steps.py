@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.encoding import Encoding
-from maxnorm.core.factor_model import FactorModel
+from maxnorm.core.factor_model import FactorModel, Posterior
 from maxnorm.core.linalg import row_norms, symmetric, upper_triangle
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
+from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
+from maxnorm.core.shared_covariance import SharedPosterior, explain
 from maxnorm.core.state import Contribution, Decay, State, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Mask
 
 NEGLIGIBLE_LOADING = 1e-8  # length of a loading beside the noise, or beside the largest, that counts as zero
 
 
-def encode_by_model(batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True) -> Encoding:
+def encode_by_model(
+    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True, is_shared: bool = False
+) -> Encoding:
     """Return the encoding of samples by a factor model, with coefficients along its principal axes.
 
-    Entries that are more likely gross errors than not are noise. Without ``is_robust`` there are none.
+    Entries that are more likely gross errors than not are noise. Without ``is_robust`` there are none. If
+    ``is_shared``, the covariances of the coefficients of all samples share their eigenvectors.
     """
     T, observed = model.standardised(batch)
-    known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
+    known: Posterior | SharedPosterior
+    if is_shared:
+        accuracy = (SHARED_SWEEPS.applying[0], max_iter)
+        known = explain(model, T, observed, accuracy, is_robust=is_robust)
+        weights, n_iter, converged = known.weights, known.n_iter, known.converged
+    else:
+        known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
     axes = model.principal
     R = (known.R @ axes.turn).astype(batch.dtype, copy=False)
     # The parts add up to the samples, in spite of rounding.
@@ -82,6 +94,94 @@ def inverse_of_basis(L: Array, noise: Array) -> Array:
     return inverse
 
 
+class FullPosterior(NamedTuple):
+    """What is believed of samples, each with a covariance of its coefficients of its own."""
+
+    known: Posterior
+    weights: Array  #: b x p, probabilities that entries are not gross errors; zero if missing
+
+    @property
+    def R(self) -> Array:
+        """Means of the coefficients."""
+        return self.known.R
+
+    @property
+    def fitted(self) -> Array:
+        """Predicted entries, in units of the gauge."""
+        return self.known.fitted
+
+    def uncertainty(self, sample_weight: Array, L: Array, root: Array) -> tuple[Array, Array]:
+        """Return what the uncertainty of coefficients adds to the sums A and B."""
+        d = L.shape[1]
+        left, right = upper_triangle(d)
+        S = (root @ self.known.S @ root.T)[:, left, right] * sample_weight[:, None]
+        imputed = np.einsum("ijk,ik->ij", symmetric((1.0 - self.weights).T @ S, d), L)
+        return symmetric(S.sum(axis=0)[None], d)[0], imputed
+
+    def spread(self, loadings: Array) -> Array:
+        """Return the variances of the predictions that are due to the coefficients."""
+        return self.known.spread
+
+
+def sum_up(
+    known: FullPosterior | SharedPosterior,
+    T: Array,
+    observed: Mask,
+    R: Array,
+    L: Array,
+    root: Array,
+    loadings: Array,
+    sample_weight: Array,
+    *,
+    center: bool,
+) -> SufficientStatistics:
+    """Return the statistics of samples that are explained by a factor model.
+
+    Entries that are missing or gross errors count as the model predicts them, and the uncertainty of the
+    coefficients counts in the sums.
+
+    Parameters
+    ----------
+    known : FullPosterior or SharedPosterior
+        What the model says of the samples.
+    T : array of shape (b, p)
+        The samples, in units of the gauge.
+    observed : boolean array of shape (b, p)
+        Which entries are observed.
+    R : array of shape (b, d)
+        Coefficients in the basis L.
+    L : array of shape (p, d)
+        The basis in which the sums are taken.
+    root : array of shape (d, d)
+        The matrix by which coefficients of the model become coefficients in the basis.
+    loadings : array of shape (p, d)
+        Loadings of the model.
+    sample_weight : array of shape (b,)
+        Weights of the samples.
+    center : bool
+        Whether to sum up what the location is learnt from.
+    """
+    W = known.weights
+    targets = W * T + (1.0 - W) * known.fitted
+    statistics = SufficientStatistics.from_batch(targets, R, np.zeros(len(T)), sample_weight, center=center)
+    moments, imputed = known.uncertainty(sample_weight, L, root)
+    deviation = np.where(observed, T - known.fitted, 0.0)
+    clean = W * deviation**2
+    return replace(
+        statistics,
+        A=statistics.A + moments,
+        B=statistics.B + imputed,
+        residuals=np.column_stack(
+            [
+                sample_weight @ (clean + W * known.spread(loadings)),
+                sample_weight @ W,
+                sample_weight @ (deviation**2 - clean),
+                sample_weight @ (observed - W),
+            ]
+        ),
+    )
+
+
 def measure_by_model(
     batch: Batch,
     L: Array,
@@ -92,11 +192,10 @@ def measure_by_model(
     half_life: float | None,
     *,
     is_robust: bool = True,
+    is_shared: bool = False,
+    start: Array | None = None,
 ) -> Contribution:
     """Return the contribution of a batch that is explained by a factor model.
-
-    Entries that are missing or gross errors count as the model predicts them, and the uncertainty of the
-    coefficients counts in the sums.
 
     Parameters
     ----------
@@ -114,15 +213,23 @@ def measure_by_model(
         How samples lose weight.
     is_robust : bool, default=True
         Whether entries may be gross errors.
+    is_shared : bool, default=False
+        Whether the covariances of the coefficients of all samples share their eigenvectors.
+    start : array of shape (b, d), optional
+        Coefficients in the model from which those of the samples are found, if they share eigenvectors.
     """
     n_samples, full = len(batch), batch.n_observed > 0
     if not full.all():
-        batch = batch[np.flatnonzero(full)]
+        batch, start = batch[np.flatnonzero(full)], None if start is None else start[full]
     if not len(batch):
         nothing = SufficientStatistics.zeros(*L.shape)
         return Contribution(n_samples, 0, nothing, Scales(), Decay(), L.shape[1])
     T, observed = model.standardised(batch)
-    known, W, _, _ = model.encode(T, observed, SWEEPS.learning[1], is_robust=is_robust)
+    known: FullPosterior | SharedPosterior
+    if is_shared:
+        known = explain(model, T, observed, is_robust=is_robust, start=start)
+    else:
+        known = FullPosterior(*model.encode(T, observed, SWEEPS.learning[1], is_robust=is_robust)[:2])
     L64 = L.astype(np.float64, copy=False)
     origin = np.zeros(len(L)) if location is None else location
     # The model has its own coefficients, of mean zero and variance one.
@@ -131,30 +238,11 @@ def measure_by_model(
     R = known.R @ root.T + inverse @ (model.location - origin)
     now = time + len(T)
     weights = batch.weighted(remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life))
-    targets = W * T + (1.0 - W) * known.fitted
-    statistics = SufficientStatistics.from_batch(
-        targets, R, np.zeros(len(T)), weights, center=location is not None
+    statistics = sum_up(
+        known, T, observed, R, L64, root, model.loadings, weights, center=location is not None
     )
-    d = L.shape[1]
-    left, right = upper_triangle(d)
-    S = (root @ known.S @ root.T)[:, left, right] * weights[:, None]
-    imputed = np.einsum("ijk,ik->ij", symmetric((1.0 - W).T @ S, d), L64)
     deviation = np.where(observed, T - known.fitted, 0.0)
-    clean = W * deviation**2
-    E = np.where(W < 0.5, deviation, 0.0)
-    statistics = replace(
-        statistics,
-        A=statistics.A + symmetric(S.sum(axis=0)[None], d)[0],
-        B=statistics.B + imputed,
-        residuals=np.column_stack(
-            [
-                weights @ (clean + W * known.spread),
-                weights @ W,
-                weights @ (deviation**2 - clean),
-                weights @ (observed - W),
-            ]
-        ),
-    )
+    E = np.where(known.weights < 0.5, deviation, 0.0)
     powers = (forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, half_life)) for power in powers))
     norm = float(np.quantile(row_norms(R), 0.9))
@@ -164,8 +252,8 @@ def measure_by_model(
         statistics,
         Scales.from_batch(np.where(observed, T - origin, 0.0), E, deviation, observed),
         decay,
-        d,
-        loss=0.5 * float(clean.sum()),
+        L.shape[1],
+        loss=0.5 * float(np.vdot(known.weights, deviation**2)),
         free_norm=len(T) * math.log(norm) if norm else 0.0,
         free_norm_weight=float(len(T)) if norm else 0.0,
     )

@@ -22,6 +22,7 @@ from maxnorm.core.precision import range_of
 from maxnorm.core.scales import Scales
 from maxnorm.core.state import Selection, State, surrogate
 from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.crowded import first_rows
 from maxnorm.learner import Progress
 
 ONLINE_ATTRIBUTES = ("_progress",)
@@ -122,8 +123,9 @@ def _check_state(state: Any, n_features: int) -> None:
     _require(bool((row_norms(L) <= largest).all()), f"the basis has a row of a norm above {largest:.0e}")
     _check_statistics(state.statistics, p, d)
     _check_scales(state.scales, p)
-    for name in ("n_samples", "n_steps", "time"):
+    for name in ("n_samples", "n_steps", "time", "first_rows"):
         _check_integer(getattr(state, name), name, least=0)
+    _require(state.first_rows <= first_rows(p, d), "first_rows is out of range")
     if state.biases is not None:
         _check_biases(state.biases, p)
     if state.selection is not None:

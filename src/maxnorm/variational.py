@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maxnorm.core.batch import Batch
 from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel, Posterior
-from maxnorm.core.gauge import Gauge
+from maxnorm.core.gauge import Gauge, Scaling
 from maxnorm.core.linalg import robust_scale, row_norms
 from maxnorm.core.scales import Scales
 from maxnorm.core.state import State
@@ -102,7 +102,8 @@ class Rounds:
     def of(cls, rows: Batch, *, is_robust: bool = True, center: bool = True, scale: bool = True) -> Rounds:
         """Return the rounds for the samples of a batch, in units that follow from them."""
         Z, observed = rows.dense()
-        gauge = Gauge.of(Z, observed, center=center, scale="feature" if scale else "common")
+        kind: Scaling = "feature" if scale else "common"
+        gauge = Gauge.of(Z, observed, center=center, scale=kind, tolerant=is_robust)
         there = np.ones(Z.shape, dtype=np.bool_) if observed is None else observed
         weight = rows.weighted(np.ones(len(Z)))
         return cls(gauge, gauge.standardise(Z, observed), there, weight, is_robust, center)

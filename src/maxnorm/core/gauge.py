@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -19,6 +19,18 @@ Scaling = Literal["feature", "common"]
 # same, and has the latter as its scale; the largest deviations are cut at the given quantile.
 NEARLY_CONSTANT, CUT_QUANTILE = 1e-9, 0.95
 
+
+class ModeRule(NamedTuple):
+    """When gross errors are so many that the location is the mode and not the median."""
+
+    inside: float = 0.25  #: share of the entries that the shortest interval contains
+    far: float = 5.0  #: deviations from the mode beyond which an entry belongs to another part
+    near: float = 3.0  #: deviations from the mode within which an entry belongs to the same part
+    many: float = 0.25  #: share of such entries from which the median is not used
+    most: float = 0.7  #: share of such entries that the scale is corrected for
+
+
+MODE = ModeRule()
 SIMILAR = 1.5  # ratio of two estimates of a scale that differ by their errors only
 
 # Bounds on n times the variance of a log scale, and of a median in units of the scale, for n samples of which
@@ -39,7 +51,13 @@ class Gauge:
 
     @classmethod
     def of(
-        cls, Z: Array, observed: Mask | None, *, center: bool = True, scale: Scaling | None = "feature"
+        cls,
+        Z: Array,
+        observed: Mask | None,
+        *,
+        center: bool = True,
+        scale: Scaling | None = "feature",
+        tolerant: bool = False,
     ) -> Gauge:
         """Return the medians and robust scales of samples, in which missing entries are ignored.
 
@@ -53,6 +71,9 @@ class Gauge:
             Whether to use the medians; otherwise the locations are zero.
         scale : {"feature", "common"} or None, default="feature"
             Whether every feature has a scale of its own, or all have the same, or all have the scale one.
+        tolerant : bool, default=False
+            Whether up to about 60 % of the entries may be gross errors, even all in one direction. The
+            location is then the mode if most features have many entries far from it.
         """
         p = Z.shape[1]
         there = np.full(p, len(Z)) if observed is None else observed.sum(axis=0)
@@ -63,6 +84,10 @@ class Gauge:
         if center:
             D.sort(axis=0)  # missing entries come last
             centre = middle(D, there)
+            modal = contaminated_gauge(D, there) if tolerant else None
+            if modal is not None and scale == "feature":
+                return modal
+            centre = centre if modal is None else modal.centre
             D -= centre
         if scale is None:
             return cls(centre, np.ones(p))
@@ -98,6 +123,53 @@ class Gauge:
         standardised = Z - centre
         standardised /= self.scale
         return standardised if observed is None else np.where(observed, standardised, 0.0)
+
+
+def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
+    """Return the modes and the scales about them, if a large share of the entries is far from the mode.
+
+    The median is moved by gross errors in one direction, and is one of them if they are half of the entries.
+    The mode, the middle of the shortest interval with a quarter of the entries, is not. It is less accurate,
+    so that None is returned, for the median, unless the entries of most features have two parts.
+
+    Parameters
+    ----------
+    ordered : array of shape (n, p)
+        The entries of each feature in increasing order; missing ones are last.
+    there : array of shape (p,)
+        Number of entries of each feature.
+    """
+    n = len(ordered)
+    inside = np.maximum((MODE.inside * there).astype(np.intp), 1)
+    first = np.arange(n)[:, None]
+    width = np.where(
+        first + inside < there,
+        np.take_along_axis(ordered, np.minimum(first + inside, n - 1), axis=0) - ordered,
+        np.inf,
+    )
+    start = np.argmin(width, axis=0)
+    centre = 0.5 * (quantile(ordered, start) + quantile(ordered, start + inside))
+    if not np.isfinite(centre).all():  # a feature without entries
+        return None
+    used = np.arange(n)[:, None] < there
+    scale, far = scales_of_parts(ordered, centre, there, used)
+    if float(np.median(far)) < MODE.many or not (scale > 0.0).all():
+        return None
+    # The median of the entries near the mode is more accurate.
+    near = np.abs(ordered - centre) <= MODE.near * scale
+    start, inside = np.argmax(near, axis=0), np.count_nonzero(near & used, axis=0)
+    centre = 0.5 * (quantile(ordered, start + (inside - 1) // 2) + quantile(ordered, start + inside // 2))
+    return Gauge(centre, scales_of_parts(ordered, centre, there, used)[0])
+
+
+def scales_of_parts(ordered: Array, centre: Array, there: Array, used: Mask) -> tuple[Array, Array]:
+    """Return the scale of the part of each feature that is near its centre, and the share of the rest."""
+    magnitudes = np.sort(np.abs(ordered - centre), axis=0)
+    quartile = quantile(magnitudes, there // 4)
+    is_far = (magnitudes > MODE.far * quartile / GAUSSIAN_LOWER_QUARTILE) & used
+    far = np.count_nonzero(is_far, axis=0) / np.maximum(there, 1)
+    clean = np.maximum(1.0 - far, 1.0 - MODE.most)
+    return quartile / ndtri(0.5 + 0.125 / clean), far
 
 
 def quantile(ordered: Array, index: Array) -> Array:

@@ -51,6 +51,7 @@ class State:
     selection: Selection | None = None  #: rank and weight chosen by held-out entries, if they were
     gauge: Gauge | None = None  #: the units of the model; None for those of the data
     model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
+    first_rows: int = 0  #: samples that learning begins with, all at once; zero if there is nothing special
 
     @classmethod
     def start(cls, L: Array) -> State:
@@ -96,12 +97,18 @@ class State:
         """
         if self.model is not None:
             return self.model
-        seen = self.statistics.centred()
-        if self.gauge is None or seen.residuals is None or not seen.weight:
+        if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return None
+        return self.model_of_sums
+
+    @property
+    def model_of_sums(self) -> FactorModel:
+        """The factor model that the sums amount to; they must have been taken in the units of a gauge."""
+        seen = self.statistics.centred()
+        assert self.gauge is not None
+        assert seen.residuals is not None
         L = self.L.astype(np.float64, copy=False)
-        eigenvalues, V = np.linalg.eigh(seen.A / seen.weight)
-        loadings = L @ (V * np.sqrt(np.maximum(eigenvalues, 0.0)))
+        loadings = L @ self.coefficient_root
         t = self.statistics.t
         location = np.zeros(len(L)) if t is None else self.statistics.mean_share * t / seen.weight
         squares, counts, gross, gross_counts = seen.residuals.T
@@ -117,6 +124,14 @@ class State:
             gross_variance=max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0),
             center=t is not None,
         )
+
+    @cached_property
+    def coefficient_root(self) -> Array:
+        """A square root of the covariance of the coefficients learnt from."""
+        seen = self.statistics.centred()
+        eigenvalues, V = np.linalg.eigh(seen.A / seen.weight)
+        root: Array = V * np.sqrt(np.maximum(eigenvalues, 0.0))
+        return root
 
     @property
     def coefficient_scale(self) -> float:

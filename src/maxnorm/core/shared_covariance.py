@@ -1,0 +1,197 @@
+"""Samples explained by a factor model with many components, at a cost of O(p d) per sample and sweep.
+
+The posterior covariance of the coefficients of a sample, (I + L^T diag(w / psi) L)^-1, differs from sample to
+sample, because different entries are believed. With many components it takes too long to compute it for every
+sample. Here the weights w of a sample are replaced by their mean, so that all samples share the eigenvectors
+of the covariance, which are the right singular vectors of the loadings in units of the noise. The means of
+the coefficients are not approximated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, ndtri
+
+from maxnorm.core.factor_model import FactorModel, log_density
+from maxnorm.core.linalg import GAUSSIAN_LOWER_QUARTILE, row_norms, row_scales
+from maxnorm.core.types import Array, Mask
+
+
+@dataclass(frozen=True)
+class SweepRule:
+    """When the coefficients of a sample are accurate enough, in standard deviations of the noise."""
+
+    learning: tuple[float, int] = (0.02, 30)  #: length of a step per root of the rank, and most sweeps
+    applying: tuple[float, int] = (1e-4, 1000)
+    judging: int = 4  #: entries are judged in the first sweeps and in every fourth one
+    largest_leverage: float = 0.95  #: of entries on their own predictions, on average
+    least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
+    lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
+    largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
+    large_basis: int = 10_000  #: entries of the loadings from which sweeps are made in single precision
+
+
+SWEEPS = SweepRule()
+
+
+class SharedPosterior(NamedTuple):
+    """What is believed of the coefficients and the entries of samples."""
+
+    R: Array  #: b x d, means of the coefficients
+    weights: Array  #: b x p, probabilities that entries are not gross errors; zero if missing
+    fitted: Array  #: b x p, predicted entries, in units of the gauge
+    variances: Array  #: b x k, variances of the coefficients along the shared eigenvectors
+    eigenvectors: Array  #: d x k
+    n_iter: NDArray[np.int_]  #: b, number of sweeps
+    converged: Mask  #: b
+
+    def uncertainty(self, sample_weight: Array, L: Array, root: Array) -> tuple[Array, Array]:
+        """Return what the uncertainty of coefficients adds to the sums of r r^T and of z r^T.
+
+        The latter counts for entries that are not believed. The coefficients are multiplied by ``root`` to
+        obtain those in the basis L.
+        """
+        turned = root @ self.eigenvectors
+        weighted = sample_weight[:, None] * self.variances
+        moments = (turned * weighted.sum(axis=0)) @ turned.T
+        imputed = ((1.0 - self.weights).T @ weighted * (L @ turned)) @ turned.T
+        return moments, imputed
+
+    def spread(self, loadings: Array) -> Array:
+        """Return the variances of the predictions that are due to the coefficients."""
+        variances: Array = self.variances @ ((loadings @ self.eigenvectors) ** 2).T
+        return variances
+
+
+def explain(
+    model: FactorModel,
+    T: Array,
+    observed: Mask,
+    accuracy: tuple[float, int] = SWEEPS.learning,
+    *,
+    is_robust: bool = True,
+    start: Array | None = None,
+) -> SharedPosterior:
+    """Return what a factor model says of standardised samples.
+
+    The coefficients and the weights of the entries are found in turn, by accelerated proximal gradients. An
+    entry is judged by the variance of its residual, which is at least the squared robust scale of the
+    residuals of its sample: a sample is treated leniently as long as it is fitted badly.
+
+    Parameters
+    ----------
+    model : FactorModel
+        The model, with at most as many components as features.
+    T : array of shape (b, p)
+        Samples in units of the gauge; missing entries are zero.
+    observed : boolean array of shape (b, p)
+        Which entries are observed.
+    accuracy : tuple of (float, int)
+        Length of a step at which a sample is finished, in standard deviations of the noise per root of the
+        rank, and the largest number of sweeps.
+    is_robust : bool, default=True
+        Whether entries may be gross errors.
+    start : array of shape (b, d), optional
+        Coefficients to start from; zero by default.
+    """
+    root = np.sqrt(model.noise)
+    U, sigma, Vt = np.linalg.svd(model.loadings / root[:, None], full_matrices=False)
+    working: Any = np.float32 if U.size >= SWEEPS.large_basis else np.float64
+    Z = np.where(observed, np.clip((T - model.location) / root, -SWEEPS.largest, SWEEPS.largest), 0.0)
+    Z, U, seen = Z.astype(working), U.astype(working), observed.astype(working)
+    UT = np.ascontiguousarray(U.T)
+    squares = sigma**2
+    shrinking = (squares / (squares + 1.0)).astype(working)
+    S = np.zeros((len(Z), len(sigma)), working) if start is None else (start @ Vt.T * sigma).astype(working)
+    Y, momentum = S, np.ones(len(Z))
+    step_limit, most = accuracy[0] * math.sqrt(len(sigma)), accuracy[1]
+    n_iter, converged = np.full(len(Z), most), np.zeros(len(Z), dtype=np.bool_)
+    limits: tuple[Array, Array] | None = None
+    W: Array = seen
+    residual, work = np.empty_like(Z), np.empty_like(Z)
+    for sweep in range(1, most + 1):
+        np.subtract(Z, np.matmul(Y, UT, out=residual), out=residual)
+        residual *= seen
+        if is_robust:
+            if limits is None or sweep <= SWEEPS.judging or sweep % SWEEPS.judging == 0:
+                limits = judge(residual, W, model, squares)
+            W = believe(residual, *limits, out=work)
+            W *= seen
+            residual *= W
+        new = residual @ U
+        new += Y
+        new *= shrinking
+        step, progress = new - Y, new - S
+        finished = row_norms(step) <= step_limit
+        overshot = np.einsum("ij,ij->i", step, progress) < 0.0
+        later = np.where(overshot, 1.0, 0.5 + np.sqrt(0.25 + momentum**2))
+        share = np.where(overshot, 0.0, (momentum - 1.0) / later).astype(working)
+        S, momentum = new, later
+        Y = S + share[:, None] * progress
+        n_iter[finished & ~converged] = sweep
+        converged |= finished
+        if finished.all():
+            break
+    weights = W.astype(np.float64)
+    believed = weights.mean(axis=1)[:, None]
+    S64 = S.astype(np.float64)
+    return SharedPosterior(
+        R=np.divide(S64, sigma, out=np.zeros_like(S64), where=sigma > 0.0) @ Vt,
+        weights=weights,
+        fitted=(S @ UT).astype(np.float64) * root + model.location,
+        variances=1.0 / (believed * squares + 1.0),
+        eigenvectors=Vt.T,
+        n_iter=n_iter,
+        converged=converged,
+    )
+
+
+def judge(residual: Array, weights: Array, model: FactorModel, squares: Array) -> tuple[Array, Array]:
+    """Return half the log odds of dense noise of an entry that is as predicted, and how they fall with v^2.
+
+    Fitting components to a sample reduces the residuals of its entries: an entry takes part in its own
+    prediction, and if its leverage on that is h, a clean entry has a residual of variance 1 - h.
+    """
+    p = residual.shape[1]
+    quartile = row_scales(residual, reach=np.inf)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
+    bulk = SWEEPS.lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
+    believed = weights.mean(axis=1, dtype=np.float64)[:, None]
+    leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
+    variance = np.maximum(1.0 - np.minimum(leverage, SWEEPS.largest_leverage), bulk**2)
+    ratio = model.gross_variance / float(np.median(model.noise)) / variance
+    odds = math.log(1.0 / model.gross_share - 1.0) + 0.5 * np.log1p(ratio)
+    rate = 0.5 / variance * (ratio / (1.0 + ratio))
+    half = np.column_stack([np.maximum(odds, SWEEPS.least_odds), rate]).astype(residual.dtype)
+    half *= 0.5
+    return half[:, :1], half[:, 1:]
+
+
+def believe(residual: Array, half_odds: Array, half_rate: Array, out: Array) -> Array:
+    """Return the probabilities that entries are not gross errors, 1 / (1 + exp(rate v^2 - odds))."""
+    np.multiply(residual, residual, out=out)
+    out *= -half_rate
+    out += half_odds
+    np.tanh(out, out=out)  # several times faster than the exponential form
+    out *= 0.5
+    out += 0.5
+    return out
+
+
+def evidence(model: FactorModel, known: SharedPosterior, T: Array, observed: Mask, weight: Array) -> float:
+    """Return the evidence of the model for samples (its variational lower bound), per observed entry."""
+    W, deviation = known.weights, T - known.fitted
+    expected = deviation**2 + known.spread(model.loadings)
+    clean = math.log1p(-model.gross_share) - 0.5 * (
+        np.log(2.0 * np.pi * model.noise) + expected / model.noise
+    )
+    gross = math.log(model.gross_share) + log_density(deviation, model.noise + model.gross_variance)
+    entropy = entr(W) + entr(1.0 - W)
+    entries = np.where(observed, W * clean + (1.0 - W) * gross + entropy, 0.0).sum(axis=1)
+    squares = np.einsum("ij,ij->i", known.R, known.R)
+    divergence = 0.5 * (known.variances - 1.0 - np.log(known.variances)).sum(axis=1) + 0.5 * squares
+    return float(weight @ (entries - divergence)) / max(float(weight @ observed.sum(axis=1)), 1.0)

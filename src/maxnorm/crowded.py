@@ -1,0 +1,189 @@
+"""Samples with many components for the entries that are believed, which one pass would fit with their errors.
+
+If a sample has d components and not many more entries that are neither missing nor gross errors, its
+coefficients are uncertain, and what the first samples of a stream add to the sums was found in a poor basis.
+Learning then begins with rounds of expectation maximisation over the first samples. A round is a step of
+Algorithm 1 whose batch is all of these samples, and whose sums replace those of the round before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from maxnorm.core.batch import Batch
+from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel
+from maxnorm.core.gauge import Gauge
+from maxnorm.core.norms import anchored
+from maxnorm.core.shared_covariance import evidence, explain
+from maxnorm.core.state import State
+from maxnorm.core.statistics import SufficientStatistics
+from maxnorm.core.types import Array, Mask
+from maxnorm.factor_steps import sum_up
+from maxnorm.variational import principal_axes
+
+
+class Start(NamedTuple):
+    """What a first model assumes, and how many rounds show whether it is right."""
+
+    noise: float  #: variance of the dense noise, in units of that of the entries
+    share: float  #: of gross errors
+    rounds: int
+
+
+class FirstFit(NamedTuple):
+    """A model of the first samples, and the coefficients that they have in it."""
+
+    model: FactorModel
+    R: Array
+
+
+@dataclass(frozen=True)
+class CrowdedRule:
+    """When learning begins with rounds over the first samples, and how they are made."""
+
+    components: float = 0.19  #: per entry that is believed, with more of which samples are crowded
+    few: int = 10  #: samples per component, with fewer of which there are rounds in any case
+    trimmed: float = 4.0  #: deviations within which an entry is believed before anything is known
+    rows: int = 64  #: samples per component that are used,
+    entries: int = 2**21  #: at most as many as have so many entries
+    starts: tuple[Start, ...] = (Start(0.3, 0.2, 16), Start(1.0, 0.05, 8))  #: the second if nothing is wrong
+    part: float = 0.5  #: share of the samples by which the starts are compared
+    held_out: float = 0.1  #: share of these that a start is judged by, and is not fitted to
+    least_held_out: int = 20  #: samples; with fewer, the first start is taken
+    growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
+    sweeps: int = 4  #: of a round, from the coefficients of the round before
+    rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
+    work: float = 2.0**32  #: in between as many as have this product of samples, features and components
+    steady: float = 1e-3  #: relative change of the noise and of the share of gross errors to stop at
+
+
+CROWDED = CrowdedRule()
+
+
+def first_rows(n_features: int, n_components: int) -> int:
+    """Return the number of first samples over which rounds are made."""
+    return min(CROWDED.rows * n_components, max(CROWDED.entries // n_features, 1))
+
+
+def is_crowded(n_components: int, believed: float) -> bool:
+    """Return whether there are many components for so many believed entries of a sample."""
+    return n_components > CROWDED.components * believed
+
+
+def believed_entries(rows: Batch, gauge: Gauge) -> float:
+    """Return the mean number of entries of a sample that are within a few deviations of their location."""
+    Z, observed = rows.dense()
+    near = np.abs(gauge.standardise(Z, observed)) <= CROWDED.trimmed
+    if observed is not None:
+        near &= observed
+    return float(np.count_nonzero(near)) / max(len(rows), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstSamples:
+    """Standardised samples, to which a factor model with many components is fitted in rounds."""
+
+    gauge: Gauge
+    T: Array  #: n x p, samples in units of the gauge; missing entries are zero
+    observed: Mask
+    sample_weight: Array
+    is_robust: bool
+    center: bool
+
+    @classmethod
+    def of(cls, rows: Batch, gauge: Gauge, *, is_robust: bool, center: bool) -> FirstSamples:
+        """Return the samples of a batch."""
+        Z, mask = rows.dense()
+        observed = np.ones(Z.shape, dtype=np.bool_) if mask is None else mask
+        weight = rows.weighted(np.ones(len(Z)))
+        return cls(gauge, gauge.standardise(Z, mask), observed, weight, is_robust, center)
+
+    def __getitem__(self, rows: slice) -> FirstSamples:
+        return replace(
+            self, T=self.T[rows], observed=self.observed[rows], sample_weight=self.sample_weight[rows]
+        )
+
+    def fit(self, n_components: int) -> FirstFit:
+        """Return the model with so many components that rounds from the better start find."""
+        model = self.best_start(n_components)
+        n, p = self.T.shape
+        least, most = CROWDED.rounds
+        rounds = min(max(int(CROWDED.work / (n * p * n_components)), least), most)
+        return self.improve(model, rounds, CROWDED.growth * model.gross_share)
+
+    def best_start(self, n_components: int) -> FactorModel:
+        """Return the model after rounds over some samples, from the start with more evidence in others.
+
+        Gross errors that are no larger than the signal can be recognised only by a good model. Whether they
+        are, or whether the model has taken noise for signal, is shown by samples that it was not fitted to.
+        """
+        part = self[: max(int(CROWDED.part * len(self.T)), min(len(self.T), CROWDED.few * n_components))]
+        n_out = int(CROWDED.held_out * len(part.T))
+        if n_out < CROWDED.least_held_out or not self.is_robust:
+            start = CROWDED.starts[0]
+            return part.improve(part.first_model(n_components, start), start.rounds).model
+        fitted, judge = part[n_out:], part[:n_out]
+        models = [
+            fitted.improve(fitted.first_model(n_components, start), start.rounds).model
+            for start in CROWDED.starts
+        ]
+        return models[int(np.argmax([judge.evidence(model) for model in models]))]
+
+    def first_model(self, n_components: int, start: Start) -> FactorModel:
+        """Return a model with the principal components of the entries within a few deviations."""
+        T = self.T
+        near = self.observed & (np.abs(T) <= CROWDED.trimmed) if self.is_robust else self.observed
+        share = self.sample_weight / self.sample_weight.mean()
+        counts = np.maximum(share @ near, 1.0)
+        location = share @ (near * T) / counts if self.center else np.zeros(T.shape[1])
+        deviations = np.sqrt(share)[:, None] * near * (T - location)
+        loadings = principal_axes(deviations, n_components) / max(float(near.mean()), 0.05)
+        variance = float(np.median(np.einsum("ij,ij->j", deviations, deviations) / counts))
+        return FactorModel(
+            self.gauge,
+            np.column_stack([loadings, location]),
+            np.full(T.shape[1], max(start.noise * variance, SMALLEST_NOISE)),
+            gross_share=start.share,
+            center=self.center,
+        )
+
+    def improve(self, model: FactorModel, rounds: int, most_share: float = 1.0) -> FirstFit:
+        """Return the model after so many rounds, or fewer if it no longer changes.
+
+        It has at most the share ``most_share`` of gross errors.
+        """
+        R: Array | None = None
+        for _ in range(rounds):
+            known = explain(
+                model, self.T, self.observed, (0.0, CROWDED.sweeps), is_robust=self.is_robust, start=R
+            )
+            L, same = model.loadings, np.eye(model.n_components)
+            statistics = sum_up(
+                known, self.T, self.observed, known.R, L, same, L, self.sample_weight, center=self.center
+            )
+            state = State(most_likely_basis(statistics.centred(), L), statistics, gauge=self.gauge)
+            before, model = model, state.model_of_sums
+            model = replace(model, gross_share=min(model.gross_share, most_share))
+            # The next model has coefficients of variance one.
+            root = state.coefficient_root  # with orthogonal columns
+            R = known.R @ (root / np.maximum(np.einsum("ij,ij->j", root, root), 1e-300))
+            change = abs(float(np.median(model.noise / before.noise)) - 1.0)
+            if max(change, abs(model.gross_share / before.gross_share - 1.0)) < CROWDED.steady:
+                break
+        assert R is not None
+        return FirstFit(model, R)
+
+    def evidence(self, model: FactorModel) -> float:
+        """Return the evidence of the samples for a model that was fitted to others."""
+        known = explain(model, self.T, self.observed)
+        return evidence(model, known, self.T, self.observed, self.sample_weight)
+
+
+def most_likely_basis(statistics: SufficientStatistics, L: Array) -> Array:
+    """Return the basis that maximises the likelihood, given the sums and the basis before."""
+    A, B = anchored(L, statistics)
+    basis: Array = np.linalg.solve(A, B.T).T
+    return basis
