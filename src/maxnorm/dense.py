@@ -14,12 +14,14 @@ from maxnorm import crowded, selection
 from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
+from maxnorm.core.drift import DRIFT, Change, Drift, Kind, Watch, Watched, remaining_share
 from maxnorm.core.encoding import Encoding, encode
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge, Scaling
-from maxnorm.core.linalg import row_norms
+from maxnorm.core.linalg import row_norms, row_scales
 from maxnorm.core.noise import (
     NOISES,
+    CappedL1,
     Noise,
     WeightingNoise,
     applying_noise,
@@ -32,7 +34,7 @@ from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.crowded import FirstSamples
-from maxnorm.factor_steps import along_axes, encode_by_model, measure_by_model
+from maxnorm.factor_steps import NO_WATCH, along_axes, change_after, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
 
@@ -69,6 +71,7 @@ class DenseSettings:
     model: FactorModel | None = None  #: the same, if samples are explained by it
     is_shared: bool = False  #: whether the covariances that it gives them share their eigenvectors
     start: Array | None = None  #: coefficients in the model that the samples of the batch start from
+    watch: Watch = NO_WATCH  #: compares the residuals of samples with those before, if changes are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +98,7 @@ class DenseLearner(Learner):
     missing_lambda2: float = 0.0
     center: bool = False
     scale: bool = False
+    drift: Auto | None = None
 
     # -- the first basis ------------------------------------------------------------------------------
 
@@ -129,9 +133,13 @@ class DenseLearner(Learner):
             return defaults.gauge_rows(len(state.L))
         if state.first_rows and not state.time:
             return state.first_rows
-        if self.batch_size == "auto":
-            return defaults.batch_size(state, self.half_life)
-        return int(self.batch_size)
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        size = defaults.batch_size(state, self.half_life)
+        if self.is_watching and state.time:  # a batch is small beside the samples that count
+            least = defaults.least_batch(state.L.shape[1])
+            size = min(size, max(least, int(state.statistics.weight / DRIFT.batches)))
+        return size
 
     def choose(self, state: State, rows: Batch, last: bool) -> State | None:
         chosen: State | None = state
@@ -151,7 +159,8 @@ class DenseLearner(Learner):
         fixed = self.with_rank(d)  # which is given, or was chosen
         if is_affordable(p, d) and fixed.most_components(*first.shape) is not None:
             *_, found = fixed.learn_in_rounds(first, d)
-            return replace(fixed.start_of_pass(found, chosen, first), selection=chosen.selection)
+            start = fixed.start_of_pass(found, chosen, first)
+            return replace(start, selection=chosen.selection, drift=chosen.drift)
         kind: Scaling | None = "feature" if self.scale else None
         gauge = Gauge.of(*first.dense(), center=self.center, scale=kind, tolerant=self.noise == "capped")
         chosen = replace(chosen, gauge=gauge.plausible(len(first)))
@@ -284,6 +293,7 @@ class DenseLearner(Learner):
             known=known,
             model=known if is_shared or (self.half_life is None and is_settled(state)) else None,
             is_shared=is_shared,
+            watch=self.watch_at(state),
         )
 
     def location_at(self, state: State) -> Array | None:
@@ -306,17 +316,84 @@ class DenseLearner(Learner):
                 is_robust=self.noise != "none",
                 is_shared=settings.is_shared,
                 start=settings.start,
+                watch=settings.watch,
             )
             usual = 1.0 - settings.model.gross_share if settings.is_shared else 1.0
-            if added.scales.clean_share >= LEAST_CLEAN * usual or not added.n_full:
+            if added.change or added.scales.clean_share >= LEAST_CLEAN * usual or not added.n_full:
                 return added
         return measure(batch, L, settings, time)[0]
 
     def update(self, state: State, added: Contribution, settings: DenseSettings) -> State:
+        if added.change == "new":
+            return self.start_anew(state, added)
+        if added.change is not None:
+            return forget(state, added)
+        if settings.watch.drift is not None and added.n_full:
+            state, added = self.follow_drift(state, added, settings)
         new = accumulate(state, added)
         if added.n_full:
             new = replace(new, L=settings.norm.update_basis(state.L, new.statistics.centred()))
         return settings.norm.prepare_basis(new, added)
+
+    # -- changes of the stream ------------------------------------------------------------------------
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether changes of the stream are looked for."""
+        is_untouched = (self.batch_size, self.forgetting, self.half_life) == ("auto", "auto", None)
+        return self.drift == "auto" and self.is_everyday and is_untouched
+
+    def watch_at(self, state: State) -> Watch:
+        """Return what compares the residuals of samples with those before, once these are steady."""
+        if not self.is_watching or not has_settled(state):
+            return Watch()
+        return Watch(state.drift or Drift(), state.signal_scale)
+
+    def start_anew(self, state: State, added: Contribution) -> State:
+        """Return the state before the first sample of a new process."""
+        p, d = state.L.shape
+        fresh = State.start(random_basis(p, d, state.n_steps, state.L.dtype))
+        n_samples = state.n_samples + added.n_samples
+        selection = state.selection or (Selection(d, None, ()) if self.n_components == "auto" else None)
+        return replace(
+            fresh,
+            n_samples=n_samples,
+            n_steps=state.n_steps + 1,
+            selection=selection,
+            drift=with_change(state, n_samples, "new"),
+        )
+
+    def follow_drift(
+        self, state: State, added: Contribution, settings: DenseSettings
+    ) -> tuple[State, Contribution]:
+        """Return the state and a contribution, before which earlier samples lose weight if they are old."""
+        assert settings.watch.drift is not None
+        drift = settings.watch.drift.with_levels(np.asarray(added.levels), added.excess)
+        seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
+        G = new.B - L @ new.A
+        mean = np.zeros(len(L))
+        if settings.location is not None and new.t is not None:
+            G -= np.outer(settings.location, new.r)
+            mean = new.t - new.weight * settings.location - L @ new.r
+        increment = np.column_stack([G, mean]) / new.weight
+        metric = np.zeros((L.shape[1] + 1,) * 2)
+        second = seen.centred().A / seen.weight
+        metric[:-1, :-1] = np.linalg.pinv(second, rcond=1e-10, hermitian=True)
+        metric[-1, -1] = 1.0
+        signal = float(np.vdot(L, L @ second))
+        is_improving = not drift.is_drifting and state.scales.falling() > DRIFT.improving
+        share, drift = remaining_share(
+            drift, increment, metric, new.weight, seen.weight, signal, is_improving=is_improving
+        )
+        is_drifting = share < 1.0 and share * seen.weight < 0.5 * min(state.time, DRIFT.memory)
+        if is_drifting and not drift.is_drifting:
+            drift = replace(
+                with_change(replace(state, drift=drift), state.n_samples, "drift"), is_drifting=True
+            )
+        elif drift.is_drifting and seen.weight > 0.5 * min(state.time, DRIFT.memory):
+            drift = replace(drift, is_drifting=False)
+        decay = replace(added.decay, statistics=share * added.decay.statistics)
+        return replace(state, drift=drift), replace(added, decay=decay)
 
     # -- applying what was learnt ---------------------------------------------------------------------
 
@@ -507,6 +584,53 @@ def is_affordable(n_features: int, n_components: int) -> bool:
     return work <= (MODEL_WORK if is_needed else LEARNING_WORK)
 
 
+def has_settled(state: State) -> bool:
+    """Return whether enough has been learnt for a change of the stream to be noticed."""
+    if (
+        state.time < max(DRIFT.least_samples, SETTLED * state.L.shape[1])
+        or state.statistics.residuals is None
+    ):
+        return False
+    is_small = state.scales.residual_scale < DRIFT.smallest_level * state.signal_scale
+    return is_small or state.scales.falling() < 0.5
+
+
+def forget(state: State, added: Contribution) -> State:
+    """Return the state with the same basis, and next to no weight of the samples before a turn of it."""
+    n_samples = state.n_samples + added.n_samples
+    kept = DRIFT.kept * state.L.shape[1] / state.statistics.weight
+    return replace(
+        state,
+        statistics=state.statistics.scaled(min(kept, 1.0)),
+        n_samples=n_samples,
+        n_steps=state.n_steps + 1,
+        model=None,
+        drift=replace(with_change(state, n_samples, "turn"), is_drifting=True),
+    )
+
+
+def basis_in_data_units(state: State) -> Array:
+    """Return an orthonormal basis of the low-rank part in the units of the data."""
+    scale = 1.0 if state.gauge is None else state.gauge.scale[:, None]
+    return np.linalg.qr(state.L.astype(np.float64) * scale)[0]
+
+
+def with_change(state: State, sample: int, kind: Kind) -> Drift:
+    """Return what is known of changes after another one; the angle of the one before is now known."""
+    known = changes_until(state)
+    return Drift(before=basis_in_data_units(state), changes=(*known, Change(sample, kind)))
+
+
+def changes_until(state: State) -> tuple[Change, ...]:
+    """Return the changes so far, with the angle by which the basis has turned since the last one."""
+    drift = state.drift
+    if drift is None or not drift.changes or drift.before is None or not state.time:
+        return () if drift is None else drift.changes
+    cosines = np.linalg.svd(drift.before.T @ basis_in_data_units(state), compute_uv=False)
+    angle = math.acos(min(float(cosines.min()), 1.0))
+    return (*drift.changes[:-1], replace(drift.changes[-1], angle=angle))
+
+
 def is_full(Z: Array) -> Mask:
     """Return which samples are not negligible; those that are zero, or empty, are."""
     return row_norms(Z) > range_of(Z.dtype).negligible
@@ -562,8 +686,16 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
     weights = batch.weighted(weights, full)
     residual = code.residual + code.E
     noise = within_precision(settings.noise, Z.dtype)
-    if isinstance(noise, WeightingNoise):
+    watched = Watched()
+    if isinstance(noise, CappedL1):
+        bulk = noise.bulk(residual)
+        weights, watched = weights * noise.weight_at(bulk), settings.watch(bulk)
+    elif isinstance(noise, WeightingNoise):
         weights = weights * noise.sample_weight(residual)
+    elif settings.watch.drift is not None:
+        watched = settings.watch(row_scales(residual)[0])
+    if watched.change is not None:
+        return change_after(int(np.flatnonzero(full)[watched.change]), watched.kind, L), code
     scales = Scales.from_batch(Z, code.E, residual, observed)
     squares = residual**2 if settings.gauge is not None else residual
     targets = np.subtract(Z, code.E, out=residual)
@@ -593,5 +725,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
         loss=float(code.loss.sum()),
         free_norm=len(Z) * math.log(free_norm) if free_norm else 0.0,
         free_norm_weight=float(len(Z)) if free_norm else 0.0,
+        levels=watched.levels,
+        excess=watched.excess,
     )
     return contribution, code

@@ -10,9 +10,10 @@ import numpy as np
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.defaults import SWEEPS
+from maxnorm.core.drift import Kind, Watch, Watched
 from maxnorm.core.encoding import Encoding
 from maxnorm.core.factor_model import FactorModel, Posterior
-from maxnorm.core.linalg import row_norms, symmetric, upper_triangle
+from maxnorm.core.linalg import row_norms, row_scales, symmetric, upper_triangle
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
 from maxnorm.core.shared_covariance import SharedPosterior, explain
@@ -20,6 +21,7 @@ from maxnorm.core.state import Contribution, Decay, State, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 
+NO_WATCH = Watch()
 NEGLIGIBLE_LOADING = 1e-8  # length of a loading beside the noise, or beside the largest, that counts as zero
 
 
@@ -194,6 +196,7 @@ def measure_by_model(
     is_robust: bool = True,
     is_shared: bool = False,
     start: Array | None = None,
+    watch: Watch = NO_WATCH,
 ) -> Contribution:
     """Return the contribution of a batch that is explained by a factor model.
 
@@ -217,6 +220,8 @@ def measure_by_model(
         Whether the covariances of the coefficients of all samples share their eigenvectors.
     start : array of shape (b, d), optional
         Coefficients in the model from which those of the samples are found, if they share eigenvectors.
+    watch : Watch, optional
+        Compares the residuals of the samples with those before.
     """
     n_samples, full = len(batch), batch.n_observed > 0
     if not full.all():
@@ -230,6 +235,10 @@ def measure_by_model(
         known = explain(model, T, observed, is_robust=is_robust, start=start)
     else:
         known = FullPosterior(*model.encode(T, observed, SWEEPS.learning[1], is_robust=is_robust)[:2])
+    deviation = np.where(observed, T - known.fitted, 0.0)
+    watched = Watched() if watch.drift is None else watch(row_scales(deviation)[0])
+    if watched.change is not None:
+        return change_after(int(np.flatnonzero(full)[watched.change]), watched.kind, L)
     L64 = L.astype(np.float64, copy=False)
     origin = np.zeros(len(L)) if location is None else location
     # The model has its own coefficients, of mean zero and variance one.
@@ -241,7 +250,6 @@ def measure_by_model(
     statistics = sum_up(
         known, T, observed, R, L64, root, model.loadings, weights, center=location is not None
     )
-    deviation = np.where(observed, T - known.fitted, 0.0)
     E = np.where(known.weights < 0.5, deviation, 0.0)
     powers = (forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, half_life)) for power in powers))
@@ -256,4 +264,12 @@ def measure_by_model(
         loss=0.5 * float(np.vdot(known.weights, deviation**2)),
         free_norm=len(T) * math.log(norm) if norm else 0.0,
         free_norm_weight=float(len(T)) if norm else 0.0,
+        levels=watched.levels,
+        excess=watched.excess,
     )
+
+
+def change_after(n_samples: int, kind: Kind, L: Array) -> Contribution:
+    """Return the contribution of samples that precede a sudden change, which is empty."""
+    nothing = SufficientStatistics.zeros(*L.shape)
+    return Contribution(n_samples, 0, nothing, Scales(), Decay(), L.shape[1], change=kind)

@@ -489,10 +489,11 @@ def learn(
                 state, size = learner.plan(state, rows, last)
             if not size:
                 break
-            batch, rows = rows[:size], rows[size:]
+            batch, before = rows[:size], state.n_samples
             with refusing_overflow():
                 state, added = step(learner, state, batch)
                 check_state(state)
+            rows = rows[state.n_samples - before :]  # if the stream has changed, a part of the batch is left
             if watch is not None:
                 watch(StepResult(state, added, batch))
     return state, rows

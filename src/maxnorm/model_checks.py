@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from maxnorm.core.batch import Batch, check_range
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.drift import Change, Drift, Kind
 from maxnorm.core.factor_model import LEAST_SHARE, MOST_SHARE, SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
@@ -134,6 +135,32 @@ def _check_state(state: Any, n_features: int) -> None:
         _check_gauge(state.gauge, p)
     if state.model is not None:
         _check_factor_model(state.model, state.gauge, p, d)
+    if state.drift is not None:
+        _check_drift(state.drift, p, d)
+
+
+def _check_drift(drift: Any, p: int, d: int) -> None:
+    _require(isinstance(drift, Drift), "what is known of changes is of the wrong type")
+    for name in ("weight", "squares", "power", "batches", "excess"):
+        _check_number(getattr(drift, name), name, least=0.0)
+    for name in ("level", "aligned"):
+        _check_number(getattr(drift, name), name)
+    _require(abs(drift.level) <= LARGEST_LOG * drift.weight, "level is out of range")
+    _require(isinstance(drift.is_drifting, bool), "is_drifting is not a truth value")
+    if drift.increment is not None:
+        _check_array(drift.increment, "the increment", p, d + 1)
+    if drift.before is not None:
+        _require(
+            isinstance(drift.before, np.ndarray) and drift.before.ndim == 2 and len(drift.before) == p,
+            "the basis before a change is not valid",
+        )
+        _check_array(drift.before, "the basis before a change", *drift.before.shape)
+    _require(isinstance(drift.changes, tuple), "the changes are of the wrong type")
+    for change in drift.changes:
+        _require(isinstance(change, Change), "a change is of the wrong type")
+        _check_integer(change.sample, "the sample of a change", least=0)
+        _require(change.kind in get_args(Kind), f"the kind of a change is {change.kind!r}")
+        _check_number(0.0 if change.angle is None else change.angle, "the angle of a change", least=0.0)
 
 
 def _check_statistics(seen: Any, p: int, d: int) -> None:

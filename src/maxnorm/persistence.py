@@ -30,6 +30,7 @@ from maxnorm import __version__
 from maxnorm.core import noise, norms
 from maxnorm.core.batch import Batch
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.drift import Change, Drift
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
@@ -64,6 +65,8 @@ VALUES = {
         Progress,
         Gauge,
         FactorModel,
+        Drift,
+        Change,
         noise.CappedL1,
         noise.L1,
         noise.L21,
@@ -82,7 +85,7 @@ VALUES_OF_FORMAT_1 = {"Biases": "BiasModel"}
 FIELDS_OF_FORMAT_1 = {("L21", "doubt"): "downweight"}
 # Parameters that later versions have, with the values that give what files without them meant.
 DECOMPOSITIONS = ("MaxNormDecomposition", "OnlineRobustPCA")
-DEFAULTS_OF_FORMAT_1 = {"center": False, "scale": None}
+DEFAULTS_OF_FORMAT_1 = {"center": False, "scale": None, "drift": None}
 
 
 class ModelFileError(ValueError):

@@ -782,3 +782,16 @@ def test_lazy_results_can_be_pickled():
     model = MaxNormDecomposition(D, random_state=0).fit(X)
     result = pickle.loads(pickle.dumps(model.transform(lazy())))
     np.testing.assert_allclose(result.compute(), model.transform(X), atol=1e-12)
+
+
+def test_a_change_of_the_stream_is_noticed_on_a_cluster():
+    rng = np.random.default_rng(0)
+    bases = [np.linalg.qr(rng.standard_normal((40, 3)))[0] for _ in range(2)]
+    parts = [
+        rng.standard_normal((4000, 3)) @ basis.T + 0.05 * rng.standard_normal((4000, 40)) for basis in bases
+    ]
+    blocks = da.from_array(np.vstack(parts), chunks=(500, -1))
+    model = MaxNormDecomposition(3, random_state=0).partial_fit(blocks)
+    assert any(change.kind == "new" and abs(change.sample - 4000) <= 2000 for change in model.changes_)
+    assert expressed_variance(bases[1], model.components_.T) > 0.99
+    assert model.n_samples_seen_ == 8000

@@ -207,8 +207,16 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
         return V - self.influence(V, self.thresholds(V))
 
     def sample_weight(self, V: Array) -> Array:
-        bulk = row_scales(V, reach=2.0 * self.reject)[0].astype(np.float64, copy=False)
-        excess = np.divide(self.largest, bulk, out=np.ones(len(V)), where=bulk > self.largest)
+        return self.weight_at(self.bulk(V))
+
+    def bulk(self, V: Array) -> Array:
+        """Return the robust scales of the residuals of samples."""
+        return row_scales(V, reach=2.0 * self.reject)[0]
+
+    def weight_at(self, bulk: Array) -> Array:
+        """Return the weight of samples whose residuals have the given robust scales."""
+        bulk = bulk.astype(np.float64, copy=False)
+        excess = np.divide(self.largest, bulk, out=np.ones(len(bulk)), where=bulk > self.largest)
         return np.minimum(excess, 1.0) ** 2
 
     def loss(self, V: Array, thresholds: Array) -> Array:

@@ -24,6 +24,7 @@ from maxnorm.core.types import Array
 
 BasisUpdate = Literal["exact", "bcd"]
 
+NOISE_WEIGHT = 10.0  # factor of the weight of the max-norm per squared residual, in units of the signal
 LARGEST_RIDGE = 1e3  # trace of the prior of the rows of the basis, in units of that of A
 EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
 
@@ -357,11 +358,14 @@ def max_norm(state: State, lambda1: float | None, basis_update: BasisUpdate) -> 
     """Return the max-norm; lambda1 is by default ``1 / sqrt(p)``, which has no unit.
 
     It is less if the data have a large mean: the norm shortens the longest rows of L, those of the features
-    with the largest means, by an amount that must stay small beside the signal.
+    with the largest means, by an amount that must stay small beside the signal. In the units of a factor
+    model it is proportional to the variance of the residual, as that of a prior would be: data without noise
+    need no regularisation.
     """
     if lambda1 is None:
-        entry = state.scales.entry_scale
-        lambda1 = min(1.0, state.signal_scale / entry if entry else 1.0) / sqrt(len(state.L))
+        entry, signal = state.scales.entry_scale, state.signal_scale
+        lambda1 = min(1.0, signal / entry if entry else 1.0) / sqrt(len(state.L))
+        lambda1 *= noise_share(state)
     return MaxNorm(lambda1, basis_update)
 
 
@@ -372,8 +376,19 @@ def nuclear_norm(state: State, lambda1: float | None, basis_update: BasisUpdate)
     """
     if lambda1 is None:
         scale = min(state.scales.entry_scale, state.signal_scale)
-        lambda1 = 0.1 * scale / sqrt(state.L.shape[1])
+        lambda1 = 0.1 * scale / sqrt(state.L.shape[1]) * noise_share(state)
     return NuclearNorm(lambda1)
+
+
+def noise_share(state: State) -> float:
+    """Return the factor of the weight of a norm, in the units of a factor model, that is due to the noise.
+
+    It is proportional to the variance of the residual, as that of a prior would be.
+    """
+    signal = state.signal_scale
+    if state.gauge is None or not signal:
+        return 1.0
+    return min(1.0, NOISE_WEIGHT * (state.scales.residual_scale / signal) ** 2)
 
 
 #: Norms by name: functions of the state, of lambda1 (None if it is "auto") and of the basis update.

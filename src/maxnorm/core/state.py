@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxnorm.core.bias import BiasModel
+from maxnorm.core.drift import Drift, Kind
 from maxnorm.core.factor_model import GROSS_ERROR, LEAST_SHARE, MOST_SHARE, FactorModel, shrink_variances
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
@@ -51,6 +52,7 @@ class State:
     selection: Selection | None = None  #: rank and weight chosen by held-out entries, if they were
     gauge: Gauge | None = None  #: the units of the model; None for those of the data
     model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
+    drift: Drift | None = None  #: what is known of changes of the stream, if they are looked for
     first_rows: int = 0  #: samples that learning begins with, all at once; zero if there is nothing special
 
     @classmethod
@@ -65,7 +67,7 @@ class State:
     @cached_property
     def locked(self) -> State:
         """The state itself, with arrays that are made read-only, so that nobody can damage a model."""
-        for value in (self, self.statistics, self.scales, self.biases, self.gauge, self.model):
+        for value in (self, self.statistics, self.scales, self.biases, self.gauge, self.model, self.drift):
             for item in vars(value).values() if value is not None else ():
                 if isinstance(item, np.ndarray):
                     item.flags.writeable = False
@@ -190,6 +192,9 @@ class Contribution:
     free_norm: float = 0.0  #: n times the log of the 90 % quantile of the norms of unconstrained coefficients
     free_norm_weight: float = 0.0  #: the number n of samples in ``free_norm``
     multiplier_sums: Array | float = 0.0  #: sums of the multipliers of balls of several radii
+    levels: Array | float = 0.0  #: number, sum and sum of squares of the log residuals of samples
+    excess: float = 0.0  #: how far the last of them have exceeded what is usual
+    change: Kind | None = None  #: the kind of a sudden change that follows these samples, if there is one
 
     @classmethod
     def of_all(cls, state: State) -> Contribution:
@@ -224,6 +229,9 @@ class Contribution:
             self.free_norm + later.free_norm,
             self.free_norm_weight + later.free_norm_weight,
             decay.statistics * self.multiplier_sums + later.multiplier_sums,
+            self.levels + later.levels,
+            later.excess,
+            self.change or later.change,
         )
 
 

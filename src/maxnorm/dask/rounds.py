@@ -80,6 +80,8 @@ def learn_blocks(
             progress, result = blocks.apply(_learn_block, done, learner, progress, settings, closing)
         else:
             progress, result = _learn_round(learner, progress, blocks, done, rows[:count], settings)
+            if result is not None and result.added.change is not None:
+                count = 0  # the stream has changed, and the blocks are learnt from again, one by one
         done += count
         if progress is not None:
             yield progress, result
@@ -126,9 +128,12 @@ def _learn_round(
     added = blocks.total(_measure_block, first, times, learner, state.L, measuring, settings.read)
     if added is None:  # all blocks are empty
         return Progress(state), None
+    n_samples = state.n_samples
     with one_blas_thread(), refusing_overflow():
         state = learner.update(state, added, measuring)
         check_state(state)
+    if added.change is not None:
+        state = replace(state, n_samples=n_samples)
     return Progress(state), StepResult(state, added)
 
 

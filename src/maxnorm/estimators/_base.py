@@ -24,13 +24,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from maxnorm import persistence
 from maxnorm.core.batch import Batch, complaint_about_tiny, in_precision
 from maxnorm.core.blas import limited_blas
+from maxnorm.core.drift import Change
 from maxnorm.core.noise import NOISES, Noise
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm
 from maxnorm.core.state import Contribution, State, surrogate
 from maxnorm.core.types import Array, Mask
 from maxnorm.dask.blocks import Blocks
 from maxnorm.dask.rounds import Answer, RoundSettings, apply_lazily, learn_blocks
-from maxnorm.dense import DenseLearner
+from maxnorm.dense import DenseLearner, changes_until
 from maxnorm.estimators.answers import CoefficientAnswer, DecompositionAnswer, ScoreAnswer
 from maxnorm.estimators.callbacks import (
     FIT_FRAMES,
@@ -173,6 +174,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     n_epochs: int | Auto
     center: bool = False
     scale: Auto | None = None
+    drift: Auto | None = None
     whiten: bool = False
     init: str | ArrayLike
     random_state: RandomState
@@ -327,6 +329,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
             "init": self._first_basis(),
             "center": bool(self.center),
             "scale": self.scale is not None,
+            "drift": self.drift,
         }
         return DenseLearner(**parameters | changes)
 
@@ -391,6 +394,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
         Rounds over some samples of a large array find out where the pass starts.
         """
+        if isinstance(learner, DenseLearner):  # the model is one of all samples, wherever they are
+            learner = replace(learner, drift=None)
         rows = self._rows_in_memory(learner, source)
         with monitor.fit(1), suppress(StopLearning):
             if rows is None or not self._make_rounds(learner, rows, monitor):
@@ -564,6 +569,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         check_choice(self, "center", (False, True))
         check_choice(self, "whiten", (False, True))
         check_choice(self, "scale", ("auto", None))
+        check_choice(self, "drift", ("auto", None))
         for parameter, weight in (("noise", "lambda2"), ("norm", "lambda1")):
             if not isinstance(getattr(self, parameter), str) and getattr(self, weight) != "auto":
                 raise ValueError(
@@ -823,6 +829,11 @@ class OnlineDecomposition(FactorModelMixin, CoefficientsMixin, OnlineFactorisati
         """
         check_is_fitted(self)
         return self._apply(X, CoefficientAnswer(self._whitening))[0]
+
+    @property
+    def changes_(self) -> list[Change]:
+        """Changes of the stream that were noticed, oldest first."""
+        return list(changes_until(self.state_))
 
 
 def warn_if_unfinished(n_unfinished: int, n_samples: int, *, tol: float, stacklevel: int = 2) -> None:

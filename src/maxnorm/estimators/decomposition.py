@@ -54,8 +54,13 @@ class MaxNormDecomposition(OnlineDecomposition):
         with 10 the last tenth of them counts most. "auto" forgets fast while the residual is falling and
         slowly afterwards.
     half_life : float or None, default=None
-        Number of samples after which the weight of a sample has halved, for streams that drift. None means
-        that samples lose weight only by ``forgetting``.
+        Number of samples after which the weight of a sample has halved. None means that samples lose weight
+        by ``forgetting`` and, if the stream changes, by ``drift``.
+    drift : "auto" or None, default="auto"
+        Whether ``partial_fit``, and ``fit`` with a given ``n_epochs``, follow a stream that changes: if the
+        basis lags behind, earlier samples lose weight, and if the samples are of a new process, learning
+        starts anew. ``changes_`` reports it. It needs the default settings of ``batch_size``, ``forgetting``,
+        ``half_life`` and of the weights. ``fit`` with ``n_epochs="auto"`` describes all samples alike.
     basis_update : {"exact", "bcd"}, default="exact"
         "exact" minimises the surrogate over the basis. "bcd" is Algorithm 4 of the paper as printed, which
         may diverge and then raises :class:`maxnorm.core.norms.DivergenceError`.
@@ -96,6 +101,11 @@ class MaxNormDecomposition(OnlineDecomposition):
         Singular values of the low-rank part of the samples learnt from.
     noise_variance_ : ndarray of shape (n_features,)
         Variance of the dense noise of each feature.
+    changes_ : list of Change
+        Changes of the stream that ``partial_fit`` has noticed, oldest first. Each has a ``sample``, which is
+        the number of samples before it, a ``kind`` ("new" if learning has started anew, "turn" if the basis
+        has turned suddenly, "drift" if it turns slowly), and the ``angle``, in radians, by which it has
+        turned.
     n_components_ : int
         Number of components.
     n_samples_seen_ : int
@@ -164,6 +174,7 @@ class MaxNormDecomposition(OnlineDecomposition):
         batch_size: int | Literal["auto"] = "auto",
         forgetting: float | Literal["auto"] = "auto",
         half_life: float | None = None,
+        drift: Literal["auto"] | None = "auto",
         basis_update: BasisUpdate = "exact",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
@@ -182,6 +193,7 @@ class MaxNormDecomposition(OnlineDecomposition):
         self.batch_size = batch_size
         self.forgetting = forgetting
         self.half_life = half_life
+        self.drift = drift
         self.basis_update = basis_update
         self.max_iter = max_iter
         self.tol = tol
@@ -228,8 +240,13 @@ class OnlineRobustPCA(OnlineDecomposition):
         with 10 the last tenth of them counts most. "auto" forgets fast while the residual is falling and
         slowly afterwards.
     half_life : float or None, default=None
-        Number of samples after which the weight of a sample has halved, for streams that drift. None means
-        that samples lose weight only by ``forgetting``.
+        Number of samples after which the weight of a sample has halved. None means that samples lose weight
+        by ``forgetting`` and, if the stream changes, by ``drift``.
+    drift : "auto" or None, default="auto"
+        Whether ``partial_fit``, and ``fit`` with a given ``n_epochs``, follow a stream that changes: if the
+        basis lags behind, earlier samples lose weight, and if the samples are of a new process, learning
+        starts anew. ``changes_`` reports it. It needs the default settings of ``batch_size``, ``forgetting``,
+        ``half_life`` and of the weights. ``fit`` with ``n_epochs="auto"`` describes all samples alike.
     max_iter : int or "auto", default="auto"
         Largest number of sweeps of the solver per sample. "auto" makes few while it learns from a poor basis,
         and up to 1000 in ``transform``.
@@ -267,6 +284,11 @@ class OnlineRobustPCA(OnlineDecomposition):
         Singular values of the low-rank part of the samples learnt from.
     noise_variance_ : ndarray of shape (n_features,)
         Variance of the dense noise of each feature.
+    changes_ : list of Change
+        Changes of the stream that ``partial_fit`` has noticed, oldest first. Each has a ``sample``, which is
+        the number of samples before it, a ``kind`` ("new" if learning has started anew, "turn" if the basis
+        has turned suddenly, "drift" if it turns slowly), and the ``angle``, in radians, by which it has
+        turned.
     n_components_ : int
         Number of components.
     n_samples_seen_ : int
@@ -323,6 +345,7 @@ class OnlineRobustPCA(OnlineDecomposition):
         batch_size: int | Literal["auto"] = "auto",
         forgetting: float | Literal["auto"] = "auto",
         half_life: float | None = None,
+        drift: Literal["auto"] | None = "auto",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
         n_epochs: int | Literal["auto"] = "auto",
@@ -339,6 +362,7 @@ class OnlineRobustPCA(OnlineDecomposition):
         self.batch_size = batch_size
         self.forgetting = forgetting
         self.half_life = half_life
+        self.drift = drift
         self.max_iter = max_iter
         self.tol = tol
         self.n_epochs = n_epochs
