@@ -57,6 +57,7 @@ class CrowdedRule:
     sweeps: int = 4  #: of a round, from the coefficients of the round before
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
     work: float = 2.0**32  #: in between as many as have this product of samples, features and components
+    negligible: float = 1e-5  #: variance of the noise, in units of that of the entries, to stop at
     steady: float = 1e-3  #: relative change of the noise and of the share of gross errors to stop at
 
 
@@ -126,10 +127,11 @@ class FirstSamples:
             start = CROWDED.starts[0]
             return part.improve(part.first_model(n_components, start), start.rounds).model
         fitted, judge = part[n_out:], part[:n_out]
-        models = [
-            fitted.improve(fitted.first_model(n_components, start), start.rounds).model
-            for start in CROWDED.starts
-        ]
+        models: list[FactorModel] = []
+        for start in CROWDED.starts:
+            models.append(fitted.improve(fitted.first_model(n_components, start), start.rounds).model)
+            if float(np.median(models[-1].noise)) < CROWDED.negligible:
+                return models[-1]
         return models[int(np.argmax([judge.evidence(model) for model in models]))]
 
     def first_model(self, n_components: int, start: Start) -> FactorModel:
@@ -171,7 +173,8 @@ class FirstSamples:
             root = state.coefficient_root  # with orthogonal columns
             R = known.R @ (root / np.maximum(np.einsum("ij,ij->j", root, root), 1e-300))
             change = abs(float(np.median(model.noise / before.noise)) - 1.0)
-            if max(change, abs(model.gross_share / before.gross_share - 1.0)) < CROWDED.steady:
+            change = max(change, abs(model.gross_share / before.gross_share - 1.0))
+            if change < CROWDED.steady or float(np.median(model.noise)) < CROWDED.negligible:
                 break
         assert R is not None
         return FirstFit(model, R)

@@ -67,8 +67,9 @@ class DenseSettings:
     per_feature: bool = False  #: whether every feature has a Gram matrix of its own
     gauge: Gauge | None = None  #: the units of the model
     location: Array | None = None  #: the location in these units, if it is learnt
-    known: FactorModel | None = None  #: the model so far, which tells gross errors from dense noise
-    model: FactorModel | None = None  #: the same, if samples are explained by it
+    #: squared deviations that tell gross errors from dense noise, as far as the noise is known
+    clean_limits: tuple[Array, Array] | None = None
+    model: FactorModel | None = None  #: the model so far, if samples are explained by it
     is_shared: bool = False  #: whether the covariances that it gives them share their eigenvectors
     start: Array | None = None  #: coefficients in the model that the samples of the batch start from
     watch: Watch = NO_WATCH  #: compares the residuals of samples with those before, if changes are looked for
@@ -136,7 +137,7 @@ class DenseLearner(Learner):
         if self.batch_size != "auto":
             return int(self.batch_size)
         size = defaults.batch_size(state, self.half_life)
-        if self.is_watching and state.time:  # a batch is small beside the samples that count
+        if state.drift is not None and state.drift.is_drifting:  # a batch is small beside what counts
             least = defaults.least_batch(state.L.shape[1])
             size = min(size, max(least, int(state.statistics.weight / DRIFT.batches)))
         return size
@@ -276,8 +277,9 @@ class DenseLearner(Learner):
 
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
-        noise, known = self.noise_at(state), self.model_at(state)
-        automatic, is_shared = self.max_iter == "auto", known is not None and state.first_rows > 0
+        noise, automatic = self.noise_at(state), self.max_iter == "auto"
+        is_shared = state.first_rows > 0
+        is_explained = is_shared or (self.half_life is None and is_settled(state))
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,
@@ -290,8 +292,8 @@ class DenseLearner(Learner):
             per_feature=state.statistics.per_feature,
             gauge=state.gauge,
             location=self.location_at(state),
-            known=known,
-            model=known if is_shared or (self.half_life is None and is_settled(state)) else None,
+            clean_limits=state.clean_limits if self.is_everyday else None,
+            model=self.model_at(state) if is_explained else None,
             is_shared=is_shared,
             watch=self.watch_at(state),
         )
@@ -370,18 +372,25 @@ class DenseLearner(Learner):
         assert settings.watch.drift is not None
         drift = settings.watch.drift.with_levels(np.asarray(added.levels), added.excess)
         seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
-        G = new.B - L @ new.A
-        mean = np.zeros(len(L))
-        if settings.location is not None and new.t is not None:
-            G -= np.outer(settings.location, new.r)
-            mean = new.t - new.weight * settings.location - L @ new.r
-        increment = np.column_stack([G, mean]) / new.weight
+        # The norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
+        increment = basis_gradient(new, L, settings.location) - basis_gradient(seen, L, settings.location)
+        gram = L.T @ L
+        gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
+        increment[:, :-1] -= L @ np.linalg.solve(gram, L.T @ increment[:, :-1])
+        # In units of the standard deviations of the coefficients, along their principal axes.
+        variances = np.einsum("ij,ij->j", state.coefficient_root, state.coefficient_root)
+        unit = np.divide(
+            state.coefficient_root,
+            variances,
+            out=np.zeros_like(state.coefficient_root),
+            where=variances > 1e-10 * variances.max(initial=0.0),
+        )
         metric = np.zeros((L.shape[1] + 1,) * 2)
-        second = seen.centred().A / seen.weight
-        metric[:-1, :-1] = np.linalg.pinv(second, rcond=1e-10, hermitian=True)
+        metric[:-1, :-1] = unit @ unit.T
         metric[-1, -1] = 1.0
-        signal = float(np.vdot(L, L @ second))
-        is_improving = not drift.is_drifting and state.scales.falling() > DRIFT.improving
+        signal = len(L) * state.signal_scale**2
+        is_improving = state.time < DRIFT.young or state.scales.falling() > DRIFT.improving
+        is_improving &= not drift.is_drifting
         share, drift = remaining_share(
             drift, increment, metric, new.weight, seen.weight, signal, is_improving=is_improving
         )
@@ -538,7 +547,12 @@ def in_data_units(code: Encoding, L: Array, gauge: Gauge, location: Array | None
 
 
 def sum_residuals(
-    squares: Array, is_noise: Mask, observed: Mask | None, rank: int, model: FactorModel | None, weight: Array
+    squares: Array,
+    is_noise: Mask,
+    observed: Mask | None,
+    rank: int,
+    limits: tuple[Array, Array] | None,
+    weight: Array,
 ) -> Array:
     """Return what noise variances are learnt from: per feature, four sums over the samples.
 
@@ -552,12 +566,13 @@ def sum_residuals(
         Which entries are observed.
     rank : int
         Numbers that were fitted to each sample, by which the residuals are too small.
-    model : FactorModel or None
-        The model so far, which tells gross errors from dense noise.
+    limits : tuple of two arrays of shape (p,), or None
+        Squared deviations that tell gross errors from dense noise, and the share of the variance of the noise
+        that is below them, as far as they are known.
     weight : array of shape (b,)
         Weights of the samples.
     """
-    limit, kept = (None, 1.0) if model is None else model.clean_limits
+    limit, kept = (None, 1.0) if limits is None else limits
     clean = ~is_noise if limit is None else squares <= limit.astype(squares.dtype)
     if observed is not None:
         clean &= observed
@@ -593,6 +608,15 @@ def has_settled(state: State) -> bool:
         return False
     is_small = state.scales.residual_scale < DRIFT.smallest_level * state.signal_scale
     return is_small or state.scales.falling() < 0.5
+
+
+def basis_gradient(seen: SufficientStatistics, L: Array, location: Array | None) -> Array:
+    """Return the mean product of the residuals of samples with their coefficients and with one."""
+    products = np.column_stack([seen.B - L @ seen.A, np.zeros(len(L))])
+    if location is not None and seen.t is not None:
+        products[:, :-1] -= np.outer(location, seen.r)
+        products[:, -1] = seen.t - seen.weight * location - L @ seen.r
+    return products / seen.weight
 
 
 def forget(state: State, added: Contribution) -> State:
@@ -710,7 +734,9 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
             targets = targets + settings.location
         statistics = SufficientStatistics.from_batch(targets, code.R, code.penalty, weights, center=center)
         if settings.gauge is not None:
-            residuals = sum_residuals(squares, code.E != 0, observed, code.rank, settings.known, weights)
+            residuals = sum_residuals(
+                squares, code.E != 0, observed, code.rank, settings.clean_limits, weights
+            )
             statistics = replace(statistics, residuals=residuals)
     powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
     decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))

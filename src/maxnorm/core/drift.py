@@ -39,13 +39,14 @@ class DriftRule:
     largest: float = 5.0  #: standard deviations that count for one sample, so that some may be outliers
     alarm: float = 25.0  #: sum of what exceeds the allowance from which there is a sudden change
     unexplained: float = 0.3  #: residual from which the process is a new one, in units of the samples
-    kept: float = 0.25  #: weight of all samples before a turn, in samples per component
+    kept: float = 0.1  #: weight of all samples before a turn, in samples per component
     averaging: float = 0.8  #: share that remains of the sums over batches after each batch
-    errors: tuple[float, float] = (4.0, 0.5)  #: standard errors subtracted from it, of a still stream or not
+    errors: tuple[float, float] = (4.0, 0.0)  #: standard errors subtracted from it, of a still stream or not
     least_batches: float = 2.0  #: number of increments before lags are judged
     dependence: float = 4.0  #: factor of the variance of the squared lag, as entries depend on each other
+    young: int = 1000  #: samples, before which the basis moves because it is being found
     improving: float = 0.1  #: how fast the residual may fall, from 0 to 1, if the basis is to lag behind
-    balance: float = 0.03  #: squared lag, in units of the variance, above which earlier samples lose weight
+    balance: float = 0.01  #: squared lag, in units of the variance, above which earlier samples lose weight
     negligible: float = 2e-5  #: squared lag, in units of the signal
     batches: int = 5  #: a batch is at most 1 / 5 of the samples that count
 
@@ -201,4 +202,5 @@ def remaining_share(
     target = (DRIFT.balance * variance / lag) ** (
         1.0 / 3.0
     )  # weight after the batch, in units of that before
-    return max(target - added / weight, 0.0), known
+    least = max(2.0 * (k - 1) - added, 0.0) / weight  # two samples per component
+    return min(max(target - added / weight, least), 1.0), known

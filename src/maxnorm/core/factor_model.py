@@ -231,17 +231,8 @@ class FactorModel:
 
     @cached_property
     def clean_limits(self) -> tuple[Array, Array]:
-        """The squared deviation of each feature at which a gross error is as likely as dense noise.
-
-        The second array has the share of the variance of the noise that remains if larger deviations are
-        left out, which is that of a truncated normal variable.
-        """
-        ratio = self.gross_variance / self.noise
-        odds = np.maximum(math.log(1.0 / self.gross_share - 1.0) + 0.5 * np.log1p(ratio), LEAST_ODDS)
-        squares = 2.0 * odds * (1.0 + ratio) / ratio
-        limit = np.sqrt(squares)
-        density = np.exp(-0.5 * squares) / math.sqrt(2.0 * math.pi)
-        return squares * self.noise, 1.0 - 2.0 * limit * density / (2.0 * ndtr(limit) - 1.0)
+        """The limits of :func:`clean_limits`."""
+        return clean_limits(self.noise, self.gross_share, self.gross_variance)
 
     def start_weights(self, T: Array, observed: Mask) -> Array:
         """Return the weights of entries before anything is known of the coefficients of their sample."""
@@ -531,6 +522,20 @@ class FactorModel:
             covariances=self.covariances[:, both][:, :, both],
             precisions=self.prior_precisions[components],
         )
+
+
+def clean_limits(noise: Array, gross_share: float, gross_variance: float) -> tuple[Array, Array]:
+    """Return the squared deviation of each feature at which a gross error is as likely as dense noise.
+
+    The second array has the share of the variance of the noise that remains if larger deviations are left
+    out, which is that of a truncated normal variable.
+    """
+    ratio = gross_variance / noise
+    odds = np.maximum(math.log(1.0 / gross_share - 1.0) + 0.5 * np.log1p(ratio), LEAST_ODDS)
+    squares = 2.0 * odds * (1.0 + ratio) / ratio
+    limit = np.sqrt(squares)
+    density = np.exp(-0.5 * squares) / math.sqrt(2.0 * math.pi)
+    return squares * noise, 1.0 - 2.0 * limit * density / (2.0 * ndtr(limit) - 1.0)
 
 
 def log_density(deviation: Array, variance: Array) -> Array:

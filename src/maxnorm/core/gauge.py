@@ -27,10 +27,11 @@ class ModeRule(NamedTuple):
     far: float = 5.0  #: deviations from the mode beyond which an entry belongs to another part
     near: float = 3.0  #: deviations from the mode within which an entry belongs to the same part
     many: float = 0.25  #: share of such entries from which the median is not used
-    most: float = 0.7  #: share of such entries that the scale is corrected for
+    most: float = 0.6  #: share of such entries up to which the others are not a background
 
 
 MODE = ModeRule()
+LEAST_CLEAN = 0.3  # share of the entries of a feature near its centre, by which its scale is corrected
 SIMILAR = 1.5  # ratio of two estimates of a scale that differ by their errors only
 
 # Bounds on n times the variance of a log scale, and of a median in units of the scale, for n samples of which
@@ -153,7 +154,11 @@ def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
         return None
     used = np.arange(n)[:, None] < there
     scale, far = scales_of_parts(ordered, centre, there, used)
-    if float(np.median(far)) < MODE.many or not (scale > 0.0).all():
+    if not MODE.many <= float(np.median(far)) <= MODE.most:
+        return None
+    largest = np.where(there > 0, np.abs(quantile(ordered, there - 1)), 0.0)
+    largest = np.maximum(largest, np.abs(ordered[0]))
+    if not (scale > NEARLY_CONSTANT * largest).all():  # some features are nearly always the same
         return None
     # The median of the entries near the mode is more accurate.
     near = np.abs(ordered - centre) <= MODE.near * scale
@@ -168,7 +173,7 @@ def scales_of_parts(ordered: Array, centre: Array, there: Array, used: Mask) -> 
     quartile = quantile(magnitudes, there // 4)
     is_far = (magnitudes > MODE.far * quartile / GAUSSIAN_LOWER_QUARTILE) & used
     far = np.count_nonzero(is_far, axis=0) / np.maximum(there, 1)
-    clean = np.maximum(1.0 - far, 1.0 - MODE.most)
+    clean = np.maximum(1.0 - far, LEAST_CLEAN)
     return quartile / ndtri(0.5 + 0.125 / clean), far
 
 

@@ -25,6 +25,7 @@ from maxnorm.core.types import Array
 BasisUpdate = Literal["exact", "bcd"]
 
 NOISE_WEIGHT = 10.0  # factor of the weight of the max-norm per squared residual, in units of the signal
+LEAST_NOISE_SHARE = 0.01  # of that weight, which data without noise have
 LARGEST_RIDGE = 1e3  # trace of the prior of the rows of the basis, in units of that of A
 EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
 
@@ -376,7 +377,7 @@ def nuclear_norm(state: State, lambda1: float | None, basis_update: BasisUpdate)
     """
     if lambda1 is None:
         scale = min(state.scales.entry_scale, state.signal_scale)
-        lambda1 = 0.1 * scale / sqrt(state.L.shape[1]) * noise_share(state)
+        lambda1 = 0.1 * scale / sqrt(state.L.shape[1])
     return NuclearNorm(lambda1)
 
 
@@ -388,7 +389,7 @@ def noise_share(state: State) -> float:
     signal = state.signal_scale
     if state.gauge is None or not signal:
         return 1.0
-    return min(1.0, NOISE_WEIGHT * (state.scales.residual_scale / signal) ** 2)
+    return min(max(NOISE_WEIGHT * (state.scales.residual_scale / signal) ** 2, LEAST_NOISE_SHARE), 1.0)
 
 
 #: Norms by name: functions of the state, of lambda1 (None if it is "auto") and of the basis update.

@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.drift import Drift, Kind
-from maxnorm.core.factor_model import GROSS_ERROR, LEAST_SHARE, MOST_SHARE, FactorModel, shrink_variances
+from maxnorm.core.factor_model import (
+    GROSS_ERROR,
+    LEAST_SHARE,
+    MOST_SHARE,
+    FactorModel,
+    clean_limits,
+    shrink_variances,
+)
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
 from maxnorm.core.statistics import SufficientStatistics
@@ -106,26 +113,38 @@ class State:
     @property
     def model_of_sums(self) -> FactorModel:
         """The factor model that the sums amount to; they must have been taken in the units of a gauge."""
-        seen = self.statistics.centred()
         assert self.gauge is not None
-        assert seen.residuals is not None
-        L = self.L.astype(np.float64, copy=False)
-        loadings = L @ self.coefficient_root
-        t = self.statistics.t
-        location = np.zeros(len(L)) if t is None else self.statistics.mean_share * t / seen.weight
-        squares, counts, gross, gross_counts = seen.residuals.T
+        t, weight = self.statistics.t, self.statistics.weight
+        location = np.zeros(len(self.L)) if t is None else self.statistics.mean_share * t / weight
+        noise, share, variance = self.noise_of_sums
+        return FactorModel(
+            self.gauge,
+            np.column_stack([self.L.astype(np.float64, copy=False) @ self.coefficient_root, location]),
+            noise,
+            gross_share=share,
+            gross_variance=variance,
+            center=t is not None,
+        )
+
+    @cached_property
+    def noise_of_sums(self) -> tuple[Array, float, float]:
+        """Noise variances, and the share and the variance of gross errors, that the sums amount to."""
+        assert self.statistics.residuals is not None
+        squares, counts, gross, gross_counts = self.statistics.residuals.T
         n_gross = float(gross_counts.sum())
         noise = shrink_variances(squares, counts)
         share = min(max(n_gross / max(n_gross + float(counts.sum()), 1e-300), LEAST_SHARE), MOST_SHARE)
         variance = float(gross.sum()) / n_gross if n_gross else 0.0
-        return FactorModel(
-            self.gauge,
-            np.column_stack([loadings, location]),
-            noise,
-            gross_share=share,
-            gross_variance=max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0),
-            center=t is not None,
-        )
+        return noise, share, max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0)
+
+    @property
+    def clean_limits(self) -> tuple[Array, Array] | None:
+        """The squared deviations from which an entry is a gross error, if noise variances are learnt."""
+        if self.model is not None:
+            return self.model.clean_limits
+        if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
+            return None
+        return clean_limits(*self.noise_of_sums)
 
     @cached_property
     def coefficient_root(self) -> Array:
