@@ -80,8 +80,8 @@ def format_report(table, step):
     apart = max(abs(values[0] - values[1]) for *_, values in table)
     lines += [
         "",
-        f"There are {len(table)} cells. The two norms differ by at most {apart:.4f}. These are the ten cells with",
-        "the least expressed variance of `MaxNormDecomposition`, and all in which it is behind:",
+        f"There are {len(table)} cells. The two norms differ by at most {apart:.4f}. The table has the ten",
+        "cells with the least expressed variance of `MaxNormDecomposition`, and all in which it is behind.",
         "",
         "| rank | corrupted | " + " | ".join(TITLES) + " |",
         "|---|---|" + "---|" * len(TITLES),

@@ -60,17 +60,18 @@ class OnlinePCA:
 
 
 class Grasta:
-    """Robust subspace tracking by stochastic gradients on the Grassmannian.
+    """Robust subspace tracking on the Grassmannian: an l1 regression for each sample, then one step.
 
-    J. He, L. Balzano, A. Szlam: Incremental gradient on the Grassmannian for online foreground and background
-    separation in subsampled video (2012). The l1 regression of each sample is solved by ADMM; the step size
-    follows the multi-level rule of the paper.
+    The regression is that of GRASTA, solved by ADMM (J. He, L. Balzano, A. Szlam: Incremental gradient on the
+    Grassmannian for online foreground and background separation in subsampled video, 2012). The step is the
+    greedy one of GROUSE (L. Balzano, S. Wright: Local convergence of an algorithm for subspace identification
+    from partial data, 2015), along the residual without entries beyond four robust deviations. It needs no
+    step sizes, unlike the multi-level rule of GRASTA.
     """
 
-    def __init__(self, n_features, rank, seed=0, rho=1.8, iterations=60):
+    def __init__(self, n_features, rank, seed=0, rho=1.8, iterations=60, limit=4.0):
         self.U = np.linalg.qr(np.random.default_rng(seed).standard_normal((n_features, rank)))[0]
-        self.rho, self.iterations = rho, iterations
-        self.mu, self.level, self.last = 1.0, 0, None
+        self.rho, self.iterations, self.limit = rho, iterations, limit
 
     def partial_fit(self, X):
         """Learn from one sample after the other."""
@@ -78,37 +79,26 @@ class Grasta:
             self.step(sample)
         return self
 
-    def step(self, sample, mu_min=1.0, mu_max=15.0):
-        """Move along the geodesic of the gradient of the augmented Lagrangian."""
+    def step(self, sample):
+        """Turn the subspace such that it contains what the sample has outside of it, gross errors apart."""
         there = ~np.isnan(sample)
         U, z = self.U[there], sample[there]
-        scale = np.linalg.norm(z)
-        if not scale:
+        unit = np.median(np.abs(z)) or 1.0
+        w = self.regress(U, z / unit) * unit
+        residual = np.zeros(len(self.U))
+        rest = z - U @ w
+        near = np.abs(rest) <= self.limit * np.median(np.abs(rest)) / 0.6745
+        residual[there] = rest * near
+        fit = self.U @ w
+        norm_w, norm_fit, norm_rest = (np.linalg.norm(v) for v in (w, fit, residual))
+        if not norm_w or not norm_rest:
             return
-        z = z / scale
-        w, s, y = self.regress(U, z)
-        dual = y + self.rho * (U @ w + s - z)
-        gradient = np.zeros(len(self.U))
-        gradient[there] = dual
-        gradient -= self.U @ (U.T @ dual)
-        norm_g, norm_w = np.linalg.norm(gradient), np.linalg.norm(w)
-        if not norm_g or not norm_w:
-            return
-        direction = (gradient / norm_g, w / norm_w)
-        if self.last is not None:  # the level rises when directions agree and falls when they do not
-            cosine = (direction[0] @ self.last[0]) * (direction[1] @ self.last[1])
-            self.mu = max(self.mu + 2.0 / (1.0 + np.exp(10.0 * cosine)) * 2.0 - 1.0, mu_min)
-        self.last = direction
-        if self.mu >= mu_max:
-            self.level, self.mu = self.level + 1, 3.0
-        elif self.mu <= mu_min:
-            self.level, self.mu = max(self.level - 1, 0), 3.0
-        angle = min(2.0**-self.level / (1.0 + self.mu) * norm_g * norm_w, np.pi / 3)
-        turned = (np.cos(angle) - 1.0) * (self.U @ direction[1]) - np.sin(angle) * direction[0]
-        self.U += np.outer(turned, direction[1])
+        angle = np.arctan(norm_rest / norm_fit)
+        turned = (np.cos(angle) - 1.0) * fit / norm_fit + np.sin(angle) * residual / norm_rest
+        self.U += np.outer(turned, w / norm_w)
 
     def regress(self, U, z):
-        """Return w, s and the multipliers of min |s|_1 with U w + s = z."""
+        """Return the w that minimises |z - U w|_1."""
         inverse = np.linalg.pinv(U)
         s, y = np.zeros(len(z)), np.zeros(len(z))
         for _ in range(self.iterations):
@@ -119,7 +109,7 @@ class Grasta:
             y = y + self.rho * rest
             if np.linalg.norm(rest) < 1e-7:
                 break
-        return w, s, y
+        return w
 
     @property
     def components_(self):

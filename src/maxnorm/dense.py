@@ -163,7 +163,8 @@ class DenseLearner(Learner):
             start = fixed.start_of_pass(found, chosen, first)
             return replace(start, selection=chosen.selection, drift=chosen.drift)
         kind: Scaling | None = "feature" if self.scale else None
-        gauge = Gauge.of(*first.dense(), center=self.center, scale=kind, tolerant=self.noise == "capped")
+        tolerant = self.scale and self.noise == "capped"
+        gauge = Gauge.of(*first.dense(), center=self.center, scale=kind, tolerant=tolerant)
         chosen = replace(chosen, gauge=gauge.plausible(len(first)))
         return replace(chosen, first_rows=self.rows_of_rounds(chosen, rows, last))
 

@@ -427,3 +427,21 @@ def test_the_objective_is_recorded_at_numbers_of_samples_that_grow_geometrically
 
 def test_the_noise_models_of_the_command_line_are_those_of_the_library():
     assert tuple(NOISES) == NOISE_NAMES
+
+
+def test_changes_are_followed_on_standard_input_and_not_in_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((600, 2)) @ rng.standard_normal((2, 12)) for _ in range(2)]
+    X = np.vstack(parts) + 0.05 * rng.standard_normal((1200, 12))
+    np.save(tmp_path / "x.npy", X)
+    for name, option in (("whole", "--no-drift"), ("default", "--seed=0"), ("followed", "--drift")):
+        options = ("--model", f"{name}.maxnorm", "--rank", "2", "--epochs", "1", option)
+        run_successfully("fit", "x.npy", *options, folder=tmp_path)
+    models = {name: maxnorm.load(tmp_path / f"{name}.maxnorm") for name in ("whole", "default", "followed")}
+    assert models["whole"].changes_ == models["default"].changes_ == []
+    assert [change.kind for change in models["followed"].changes_] == ["new"]
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",")
+    command = [sys.executable, "-m", "maxnorm", "fit", "-", "--model", "live.maxnorm", "--rank", "2"]
+    with (tmp_path / "x.csv").open() as rows:
+        subprocess.run(command, stdin=rows, cwd=tmp_path, check=True, capture_output=True)
+    assert maxnorm.load(tmp_path / "live.maxnorm").changes_

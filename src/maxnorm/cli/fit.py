@@ -74,6 +74,8 @@ def fit(
     check_inputs({"DATA": data})
     check_outputs({"--model": model_path}, {"DATA": data}, overwrite=True)  # TrainingRun asks before it does
     with report_errors():
+        if parameters["drift"] is None:
+            parameters["drift"] = data == "-"
         estimator = ModelOptions(**parameters).make_estimator()
         run = TrainingRun.start(model_path, estimator, options, checkpoint_every, resume, overwrite)
         stream = options.open_stream()

@@ -98,8 +98,15 @@ def model_options(command: Command) -> Command:
             "--half-life",
             type=float,
             metavar="SAMPLES",
-            help="Number of samples over which the weight of a sample is halved, for data that drift. "
-            "By default, weights have no half-life.",
+            help="Number of samples over which the weight of a sample is halved, whether or not the data "
+            "change. By default, weights have no half-life.",
+        ),
+        click.option(
+            "--drift/--no-drift",
+            default=None,
+            help="Follow changes of DATA: earlier samples lose weight if the data drift, and learning starts "
+            "anew if they are of a new process. By default, changes are followed on standard input, while "
+            "a file is described as a whole.",
         ),
         click.option(
             "--epochs",
@@ -189,6 +196,7 @@ class ModelOptions(NamedTuple):
     lambda2: float | str
     epochs: int | str
     half_life: float | None
+    drift: bool | None
     seed: int
 
     def make_estimator(self) -> Any:
@@ -199,6 +207,8 @@ class ModelOptions(NamedTuple):
         is_completion = self.estimator == "completion"
         if self.rank is not None:
             optional["n_components"] = self.rank
+        if not is_completion:
+            optional["drift"] = "auto" if self.drift else None
         if is_completion:
             optional["biases"] = self.biases
         elif self.biases:

@@ -40,13 +40,13 @@ class DriftRule:
     alarm: float = 25.0  #: sum of what exceeds the allowance from which there is a sudden change
     unexplained: float = 0.3  #: residual from which the process is a new one, in units of the samples
     kept: float = 0.1  #: weight of all samples before a turn, in samples per component
-    averaging: float = 0.8  #: share that remains of the sums over batches after each batch
+    averaging: float = 0.6  #: share that remains of the sums over batches after each batch
     errors: tuple[float, float] = (4.0, 0.0)  #: standard errors subtracted from it, of a still stream or not
     least_batches: float = 2.0  #: number of increments before lags are judged
     dependence: float = 4.0  #: factor of the variance of the squared lag, as entries depend on each other
     young: int = 1000  #: samples, before which the basis moves because it is being found
     improving: float = 0.1  #: how fast the residual may fall, from 0 to 1, if the basis is to lag behind
-    balance: float = 0.01  #: squared lag, in units of the variance, above which earlier samples lose weight
+    balance: float = 0.004  #: squared lag, in units of the variance, above which earlier samples lose weight
     negligible: float = 2e-5  #: squared lag, in units of the signal
     batches: int = 5  #: a batch is at most 1 / 5 of the samples that count
 

@@ -23,6 +23,7 @@ NEARLY_CONSTANT, CUT_QUANTILE = 1e-9, 0.95
 class ModeRule(NamedTuple):
     """When gross errors are so many that the location is the mode and not the median."""
 
+    entries: int = 20  #: of a feature, with fewer of which there is no telling
     inside: float = 0.25  #: share of the entries that the shortest interval contains
     far: float = 5.0  #: deviations from the mode beyond which an entry belongs to another part
     near: float = 3.0  #: deviations from the mode within which an entry belongs to the same part
@@ -141,6 +142,8 @@ def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
         Number of entries of each feature.
     """
     n = len(ordered)
+    if float(np.median(there)) < MODE.entries:
+        return None
     inside = np.maximum((MODE.inside * there).astype(np.intp), 1)
     first = np.arange(n)[:, None]
     width = np.where(

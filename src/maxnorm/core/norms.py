@@ -25,6 +25,7 @@ from maxnorm.core.types import Array
 BasisUpdate = Literal["exact", "bcd"]
 
 NOISE_WEIGHT = 10.0  # factor of the weight of the max-norm per squared residual, in units of the signal
+ENOUGH_SAMPLES = 20  # per component, before which the weight of a norm does not follow the noise
 LEAST_NOISE_SHARE = 0.01  # of that weight, which data without noise have
 LARGEST_RIDGE = 1e3  # trace of the prior of the rows of the basis, in units of that of A
 EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
@@ -384,12 +385,13 @@ def nuclear_norm(state: State, lambda1: float | None, basis_update: BasisUpdate)
 def noise_share(state: State) -> float:
     """Return the factor of the weight of a norm, in the units of a factor model, that is due to the noise.
 
-    It is proportional to the variance of the residual, as that of a prior would be.
+    It is proportional to the variance of the residual, as that of a prior would be, once there are enough
+    samples to determine the basis.
     """
-    signal = state.signal_scale
-    if state.gauge is None or not signal:
+    signal, residual = state.signal_scale, state.scales.residual_scale
+    if state.gauge is None or residual >= signal or state.time < ENOUGH_SAMPLES * state.L.shape[1]:
         return 1.0
-    return min(max(NOISE_WEIGHT * (state.scales.residual_scale / signal) ** 2, LEAST_NOISE_SHARE), 1.0)
+    return min(max(NOISE_WEIGHT * (residual / signal) ** 2, LEAST_NOISE_SHARE), 1.0)
 
 
 #: Norms by name: functions of the state, of lambda1 (None if it is "auto") and of the basis update.
