@@ -19,6 +19,7 @@ LAYERS = (
         "variational",
         "factor_steps",
         "crowded",
+        "changes",
     ),  # what learns online
     (
         "streams",

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from maxnorm import crowded, selection
+from maxnorm.changes import follow_drift, forget, has_settled, start_anew
 from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
-from maxnorm.core.drift import DRIFT, Change, Drift, Kind, Watch, Watched, remaining_share
+from maxnorm.core.drift import DRIFT, Drift, Watch, Watched
 from maxnorm.core.encoding import Encoding, encode
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge, Scaling
@@ -328,11 +329,11 @@ class DenseLearner(Learner):
 
     def update(self, state: State, added: Contribution, settings: DenseSettings) -> State:
         if added.change == "new":
-            return self.start_anew(state, added)
+            return start_anew(state, added, has_chosen_rank=self.n_components == "auto")
         if added.change is not None:
             return forget(state, added)
         if settings.watch.drift is not None and added.n_full:
-            state, added = self.follow_drift(state, added, settings)
+            state, added = follow_drift(state, added, settings.watch.drift, settings.location)
         new = accumulate(state, added)
         if added.n_full:
             new = replace(new, L=settings.norm.update_basis(state.L, new.statistics.centred()))
@@ -351,59 +352,6 @@ class DenseLearner(Learner):
         if not self.is_watching or not has_settled(state):
             return Watch()
         return Watch(state.drift or Drift(), state.signal_scale)
-
-    def start_anew(self, state: State, added: Contribution) -> State:
-        """Return the state before the first sample of a new process."""
-        p, d = state.L.shape
-        fresh = State.start(random_basis(p, d, state.n_steps, state.L.dtype))
-        n_samples = state.n_samples + added.n_samples
-        selection = state.selection or (Selection(d, None, ()) if self.n_components == "auto" else None)
-        return replace(
-            fresh,
-            n_samples=n_samples,
-            n_steps=state.n_steps + 1,
-            selection=selection,
-            drift=with_change(state, n_samples, "new"),
-        )
-
-    def follow_drift(
-        self, state: State, added: Contribution, settings: DenseSettings
-    ) -> tuple[State, Contribution]:
-        """Return the state and a contribution, before which earlier samples lose weight if they are old."""
-        assert settings.watch.drift is not None
-        drift = settings.watch.drift.with_levels(np.asarray(added.levels), added.excess)
-        seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
-        # The norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
-        increment = basis_gradient(new, L, settings.location) - basis_gradient(seen, L, settings.location)
-        gram = L.T @ L
-        gram += 1e-12 * np.trace(gram) * np.eye(len(gram))
-        increment[:, :-1] -= L @ np.linalg.solve(gram, L.T @ increment[:, :-1])
-        # In units of the standard deviations of the coefficients, along their principal axes.
-        variances = np.einsum("ij,ij->j", state.coefficient_root, state.coefficient_root)
-        unit = np.divide(
-            state.coefficient_root,
-            variances,
-            out=np.zeros_like(state.coefficient_root),
-            where=variances > 1e-10 * variances.max(initial=0.0),
-        )
-        metric = np.zeros((L.shape[1] + 1,) * 2)
-        metric[:-1, :-1] = unit @ unit.T
-        metric[-1, -1] = 1.0
-        signal = len(L) * state.signal_scale**2
-        is_improving = state.time < DRIFT.young or state.scales.falling() > DRIFT.improving
-        is_improving &= not drift.is_drifting
-        share, drift = remaining_share(
-            drift, increment, metric, new.weight, seen.weight, signal, is_improving=is_improving
-        )
-        is_drifting = share < 1.0 and share * seen.weight < 0.5 * min(state.time, DRIFT.memory)
-        if is_drifting and not drift.is_drifting:
-            drift = replace(
-                with_change(replace(state, drift=drift), state.n_samples, "drift"), is_drifting=True
-            )
-        elif drift.is_drifting and seen.weight > 0.5 * min(state.time, DRIFT.memory):
-            drift = replace(drift, is_drifting=False)
-        decay = replace(added.decay, statistics=share * added.decay.statistics)
-        return replace(state, drift=drift), replace(added, decay=decay)
 
     # -- applying what was learnt ---------------------------------------------------------------------
 
@@ -598,62 +546,6 @@ def is_affordable(n_features: int, n_components: int) -> bool:
     is_needed = n_components > MANY_COMPONENTS * n_features
     work = n_features * (n_components**2 + WORK_PER_ENTRY)
     return work <= (MODEL_WORK if is_needed else LEARNING_WORK)
-
-
-def has_settled(state: State) -> bool:
-    """Return whether enough has been learnt for a change of the stream to be noticed."""
-    if (
-        state.time < max(DRIFT.least_samples, SETTLED * state.L.shape[1])
-        or state.statistics.residuals is None
-    ):
-        return False
-    is_small = state.scales.residual_scale < DRIFT.smallest_level * state.signal_scale
-    return is_small or state.scales.falling() < 0.5
-
-
-def basis_gradient(seen: SufficientStatistics, L: Array, location: Array | None) -> Array:
-    """Return the mean product of the residuals of samples with their coefficients and with one."""
-    products = np.column_stack([seen.B - L @ seen.A, np.zeros(len(L))])
-    if location is not None and seen.t is not None:
-        products[:, :-1] -= np.outer(location, seen.r)
-        products[:, -1] = seen.t - seen.weight * location - L @ seen.r
-    return products / seen.weight
-
-
-def forget(state: State, added: Contribution) -> State:
-    """Return the state with the same basis, and next to no weight of the samples before a turn of it."""
-    n_samples = state.n_samples + added.n_samples
-    kept = DRIFT.kept * state.L.shape[1] / state.statistics.weight
-    return replace(
-        state,
-        statistics=state.statistics.scaled(min(kept, 1.0)),
-        n_samples=n_samples,
-        n_steps=state.n_steps + 1,
-        model=None,
-        drift=replace(with_change(state, n_samples, "turn"), is_drifting=True),
-    )
-
-
-def basis_in_data_units(state: State) -> Array:
-    """Return an orthonormal basis of the low-rank part in the units of the data."""
-    scale = 1.0 if state.gauge is None else state.gauge.scale[:, None]
-    return np.linalg.qr(state.L.astype(np.float64) * scale)[0]
-
-
-def with_change(state: State, sample: int, kind: Kind) -> Drift:
-    """Return what is known of changes after another one; the angle of the one before is now known."""
-    known = changes_until(state)
-    return Drift(before=basis_in_data_units(state), changes=(*known, Change(sample, kind)))
-
-
-def changes_until(state: State) -> tuple[Change, ...]:
-    """Return the changes so far, with the angle by which the basis has turned since the last one."""
-    drift = state.drift
-    if drift is None or not drift.changes or drift.before is None or not state.time:
-        return () if drift is None else drift.changes
-    cosines = np.linalg.svd(drift.before.T @ basis_in_data_units(state), compute_uv=False)
-    angle = math.acos(min(float(cosines.min()), 1.0))
-    return (*drift.changes[:-1], replace(drift.changes[-1], angle=angle))
 
 
 def is_full(Z: Array) -> Mask:

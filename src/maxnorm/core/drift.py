@@ -31,7 +31,8 @@ Kind = Literal["new", "turn", "drift"]
 class DriftRule:
     """When a change is noticed."""
 
-    least_samples: int = 200  #: and ten per component, before which nothing is noticed
+    least_samples: int = 200  #: before which nothing is noticed,
+    samples_per_component: int = 10  #: and so many per component
     smallest_level: float = 0.03  #: residuals below this multiple of the signal count as equal
     smallest_spread: float = 0.1  #: standard deviation of the log residuals of samples, at least
     memory: float = 1000.0  #: samples over which the usual log residual is averaged

@@ -22,6 +22,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from maxnorm import persistence
+from maxnorm.changes import changes_until
 from maxnorm.core.batch import Batch, complaint_about_tiny, in_precision
 from maxnorm.core.blas import limited_blas
 from maxnorm.core.drift import Change
@@ -31,7 +32,7 @@ from maxnorm.core.state import Contribution, State, surrogate
 from maxnorm.core.types import Array, Mask
 from maxnorm.dask.blocks import Blocks
 from maxnorm.dask.rounds import Answer, RoundSettings, apply_lazily, learn_blocks
-from maxnorm.dense import DenseLearner, changes_until
+from maxnorm.dense import DenseLearner
 from maxnorm.estimators.answers import CoefficientAnswer, DecompositionAnswer, ScoreAnswer
 from maxnorm.estimators.callbacks import (
     FIT_FRAMES,
