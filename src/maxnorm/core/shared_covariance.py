@@ -28,6 +28,7 @@ class SweepRule:
 
     learning: tuple[float, int] = (0.02, 30)  #: length of a step per root of the rank, and most sweeps
     applying: tuple[float, int] = (1e-4, 1000)
+    rounding: float = 8.0  #: rounding errors of the coefficients, below which no step is made
     judging: int = 4  #: entries are judged in the first sweeps and in every fourth one
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
@@ -110,6 +111,7 @@ def explain(
     S = np.zeros((len(Z), len(sigma)), working) if start is None else (start @ Vt.T * sigma).astype(working)
     Y, momentum = S, np.ones(len(Z))
     step_limit, most = accuracy[0] * math.sqrt(len(sigma)), accuracy[1]
+    rounding = SWEEPS.rounding * float(np.finfo(working).eps) if accuracy[0] else 0.0
     n_iter, converged = np.full(len(Z), most), np.zeros(len(Z), dtype=np.bool_)
     limits: tuple[Array, Array] | None = None
     W: Array = seen
@@ -127,7 +129,7 @@ def explain(
         new += Y
         new *= shrinking
         step, progress = new - Y, new - S
-        finished = row_norms(step) <= step_limit
+        finished = row_norms(step) <= np.maximum(step_limit, rounding * row_norms(new))
         overshot = np.einsum("ij,ij->i", step, progress) < 0.0
         later = np.where(overshot, 1.0, 0.5 + np.sqrt(0.25 + momentum**2))
         share = np.where(overshot, 0.0, (momentum - 1.0) / later).astype(working)
