@@ -12,12 +12,12 @@ import numpy as np
 
 from maxnorm.core.basis import random_basis
 from maxnorm.core.drift import DRIFT, Change, Drift, Kind, remaining_share
+from maxnorm.core.linalg import thin_svd
 from maxnorm.core.state import Contribution, Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
 NEGLIGIBLE_VARIANCE = 1e-10  # of a coefficient, in units of the largest
-ANCHOR = 1e-12  # multiple of the trace of a Gram matrix that makes it invertible
 
 
 def has_settled(state: State) -> bool:
@@ -79,9 +79,8 @@ def follow_drift(
     seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
     # The norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
     increment = basis_gradient(new, L, location) - basis_gradient(seen, L, location)
-    gram = L.T @ L
-    gram += ANCHOR * np.trace(gram) * np.eye(len(gram))
-    increment[:, :-1] -= L @ np.linalg.solve(gram, L.T @ increment[:, :-1])
+    U = thin_svd(L)[0]
+    increment[:, :-1] -= U @ (U.T @ increment[:, :-1])
     is_improving = state.time < DRIFT.young or state.scales.falling() > DRIFT.improving
     share, drift = remaining_share(
         drift,

@@ -26,7 +26,7 @@ BasisUpdate = Literal["exact", "bcd"]
 
 NOISE_WEIGHT = 10.0  # factor of the weight of the max-norm per squared residual, in units of the signal
 ENOUGH_SAMPLES = 20  # per component, before which the weight of a norm does not follow the noise
-LEAST_NOISE_SHARE = 0.01  # of that weight, which data without noise have
+LEAST_NOISE_SHARE = 0.02  # of that weight, which data without noise have
 LARGEST_RIDGE = 1e3  # trace of the prior of the rows of the basis, in units of that of A
 EXTREME_WEIGHT = 1e-60  # trace of A below which, or above whose inverse, powers of its entries may overflow
 
