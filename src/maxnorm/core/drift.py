@@ -5,8 +5,8 @@ of a sample is residual, the process is a *new* one, what was learnt is of no us
 with the first of these samples. Otherwise the basis has made a *turn*; it is kept, and the samples before
 have next to no weight.
 
-A *drift* shows in the basis. What a batch says of it, its increment, is noise if the stream is still, so that
-the increments of two batches are unrelated. If the stream drifts, the basis lags behind, and increments point
+A *drift* shows in the basis. The increment of a batch is the change of the basis that its residuals suggest. If
+the stream is still, increments are noise, and those of two batches are uncorrelated. If the stream drifts, the basis lags behind, and increments point
 in the same direction. Their product is then the squared lag, which is compared with the variance of the
 basis: a basis that was learnt from n samples has a variance of order 1 / n and a lag of order n. Over all
 components, the sum of the variance and the squared lag is least where the variance is twice the squared lag.
@@ -41,8 +41,9 @@ class DriftRule:
     alarm: float = 25.0  #: sum of what exceeds the allowance from which there is a sudden change
     unexplained: float = 0.3  #: residual from which the process is a new one, in units of the samples
     kept: float = 0.1  #: weight of all samples before a turn, in samples per component
-    averaging: float = 0.6  #: share that remains of the sums over batches after each batch
-    errors: tuple[float, float] = (4.0, 0.0)  #: standard errors subtracted from it, of a still stream or not
+    averaging: float = 0.6  #: factor of the weights of earlier batches in the averages over increments
+    #: standard errors that are subtracted from the squared lag, before and after a drift was noticed
+    errors: tuple[float, float] = (4.0, 0.0)
     least_batches: float = 2.0  #: number of increments before lags are judged
     dependence: float = 4.0  #: factor of the variance of the squared lag, as entries depend on each other
     young: int = 1000  #: samples, before which the basis moves because it is being found
