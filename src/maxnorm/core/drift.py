@@ -5,13 +5,13 @@ of a sample is residual, the process is a *new* one, what was learnt is of no us
 with the first of these samples. Otherwise the basis has made a *turn*; it is kept, and the samples before
 have next to no weight.
 
-A *drift* shows in the basis. The increment of a batch is the change of the basis that its residuals suggest. If
-the stream is still, increments are noise, and those of two batches are uncorrelated. If the stream drifts, the basis lags behind, and increments point
-in the same direction. Their product is then the squared lag, which is compared with the variance of the
-basis: a basis that was learnt from n samples has a variance of order 1 / n and a lag of order n. Over all
-components, the sum of the variance and the squared lag is least where the variance is twice the squared lag.
-A drift usually concerns few of them, so that a smaller lag is aimed at. If it is larger, earlier samples lose
-weight.
+A *drift* shows in the basis. The increment of a batch is the change of the basis that its residuals suggest.
+If the stream is still, increments are noise, and those of two batches are uncorrelated. If the stream drifts,
+the basis lags behind, and increments point in the same direction. Their product is then the squared lag,
+which is compared with the variance of the basis: a basis that was learnt from n samples has a variance of
+order 1 / n and a lag of order n. Over all components, the sum of the variance and the squared lag is least
+where the variance is twice the squared lag. A drift usually concerns few of them, so that a smaller lag is
+aimed at. If it is larger, earlier samples lose weight.
 """
 
 from __future__ import annotations
