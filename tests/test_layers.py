@@ -20,6 +20,7 @@ LAYERS = (
         "factor_steps",
         "crowded",
         "changes",
+        "detection",
     ),  # what learns online
     (
         "streams",

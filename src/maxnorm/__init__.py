@@ -3,14 +3,22 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maxnorm.estimators import Decomposition, MaxNormDecomposition, OnlineRobustPCA
+    from maxnorm.estimators import (
+        AnomalyDetector,
+        Decomposition,
+        Explanation,
+        MaxNormDecomposition,
+        OnlineRobustPCA,
+    )
     from maxnorm.estimators.completion import MaxNormCompletion
     from maxnorm.estimators.pcp import PrincipalComponentPursuit
     from maxnorm.persistence import load
     from maxnorm.streams import Stream, open_stream
 
 __all__ = [
+    "AnomalyDetector",
     "Decomposition",
+    "Explanation",
     "MaxNormCompletion",
     "MaxNormDecomposition",
     "OnlineRobustPCA",

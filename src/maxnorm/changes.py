@@ -34,8 +34,25 @@ def start_anew(state: State, added: Contribution, *, has_chosen_rank: bool) -> S
 
     If the rank was chosen from the data, it is not chosen again.
     """
+    return first_of_process(state, state.n_samples + added.n_samples, has_chosen_rank=has_chosen_rank)
+
+
+def restart(state: State, n_samples: int) -> State:
+    """Return the state before the last samples, which are of a new process, with nothing learnt of it.
+
+    Parameters
+    ----------
+    state : State
+        The state after these samples, which have been learnt from in vain.
+    n_samples : int
+        Number of these samples, which are to be learnt from again.
+    """
+    return first_of_process(state, state.n_samples - n_samples, has_chosen_rank=True)
+
+
+def first_of_process(state: State, n_samples: int, *, has_chosen_rank: bool) -> State:
+    """Return the state before the first sample of a new process, given a state before or after it."""
     p, d = state.L.shape
-    n_samples = state.n_samples + added.n_samples
     return replace(
         State.start(random_basis(p, d, state.n_steps, state.L.dtype)),
         n_samples=n_samples,

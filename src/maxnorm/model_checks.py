@@ -24,9 +24,11 @@ from maxnorm.core.scales import Scales
 from maxnorm.core.state import Selection, State, surrogate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.crowded import first_rows
+from maxnorm.detection import Judge, Memory
 from maxnorm.learner import Progress
 
 ONLINE_ATTRIBUTES = ("_progress",)
+DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
 PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
 SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "_sklearn_output_config")
 LARGEST_LOG = 700.0  # the exponential of a larger number overflows
@@ -35,7 +37,13 @@ MERSENNE_TWISTER_WORDS = 624
 
 def learnt_attributes(estimator: Any) -> tuple[str, ...]:
     """Return the names of the attributes in which an estimator keeps what it has learnt."""
+    if _is_detector(estimator):
+        return SHARED_ATTRIBUTES + DETECTOR_ATTRIBUTES
     return SHARED_ATTRIBUTES + (ONLINE_ATTRIBUTES if _is_online(estimator) else PURSUIT_ATTRIBUTES)
+
+
+def _is_detector(estimator: Any) -> bool:
+    return hasattr(estimator, "score_learn")
 
 
 def _is_online(estimator: Any) -> bool:
@@ -49,11 +57,13 @@ def check_model(estimator: Any) -> None:
             _check_numbers(value, name)
     learnt = vars(estimator)
     _check_output(learnt.get("_sklearn_output_config", {}))
-    if not learnt.keys().isdisjoint(ONLINE_ATTRIBUTES + PURSUIT_ATTRIBUTES):
+    if not learnt.keys().isdisjoint(ONLINE_ATTRIBUTES + PURSUIT_ATTRIBUTES + DETECTOR_ATTRIBUTES):
         n_features = estimator.n_features_in_
         _check_integer(n_features, "n_features_in_", least=1)
         _check_names(learnt.get("feature_names_in_"), n_features)
-        if _is_online(estimator):
+        if _is_detector(estimator):
+            _check_detector(estimator, n_features)
+        elif _is_online(estimator):
             _check_progress(learnt["_progress"], n_features)
         else:
             _check_pursuit(learnt, n_features)
@@ -63,6 +73,29 @@ def check_model(estimator: Any) -> None:
         _check_objective(estimator.make_learner(), learnt.get("_progress"))
     else:
         estimator._check_parameters()
+
+
+def _check_detector(detector: Any, n_features: int) -> None:
+    memory, judge, model = (vars(detector)[name] for name in ("_memory", "_judge", "estimator_"))
+    lags = detector.lags
+    _check_integer(lags, "lags", least=0)
+    p = n_features * (lags + 1)
+    _require(hasattr(model, "mahalanobis"), "the model of the detector is of the wrong type")
+    _require(getattr(model, "n_features_in_", p) == p, "the model of the detector has other features")
+    _require(isinstance(memory, Memory) and isinstance(judge, Judge), "a part of the detector is missing")
+    n_past, n_recent = len(memory.past), len(memory.recent)
+    for rows, name in ((memory.past, "past"), (memory.recent, "recent")):
+        _check_incomplete_array(rows, name, len(rows), p)
+    _check_incomplete_array(memory.history, "history", lags, n_features)
+    _check_array(memory.numbers, "numbers", n_past, least=0.0)
+    _check_array(memory.alarms, "alarms", n_recent, least=0.0)
+    _check_incomplete_array(memory.scores, "scores", len(memory.scores))
+    for name in ("n_seen", "n_process", "n_changes"):
+        _check_integer(getattr(memory, name), name, least=0)
+    _check_number(judge.limit, "the limit of the scores")
+    if judge.model is not None:
+        _check_factor_model(judge.model, judge.model.gauge, p, judge.model.n_components)
+        _check_incomplete_array(judge.past, "past", len(judge.past), p)
 
 
 def _check_objective(learner: Any, progress: Progress | None) -> None:
@@ -309,6 +342,13 @@ def _check_array(
     )
     _require(bool(np.isfinite(value).all()), f"{name} is not finite")
     _require(bool((value >= least).all()), f"{name} has entries below {least}")
+
+
+def _check_incomplete_array(value: Any, name: str, *shape: int) -> None:
+    """Check an array in which NaN marks missing entries."""
+    is_array = isinstance(value, np.ndarray) and value.shape == shape and value.dtype == np.float64
+    _require(is_array, f"{name} is not an array of shape {shape}")
+    _require(not np.isinf(value).any(), f"{name} is not finite")
 
 
 def _check_number(value: Any, name: str, *, least: float = -math.inf) -> None:

@@ -37,6 +37,7 @@ from maxnorm.core.scales import Scales
 from maxnorm.core.state import Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
+from maxnorm.detection import Judge, Memory
 from maxnorm.files import replacing
 from maxnorm.learner import Progress
 from maxnorm.model_checks import check_model, check_random_state, check_rows, learnt_attributes
@@ -52,7 +53,13 @@ HEADER_TYPES = {
     "versions": dict,
     "sha256": dict,
 }
-ESTIMATORS = ("MaxNormCompletion", "MaxNormDecomposition", "OnlineRobustPCA", "PrincipalComponentPursuit")
+ESTIMATORS = (
+    "AnomalyDetector",
+    "MaxNormCompletion",
+    "MaxNormDecomposition",
+    "OnlineRobustPCA",
+    "PrincipalComponentPursuit",
+)
 VALUES = {
     cls.__name__: cls
     for cls in (
@@ -67,6 +74,8 @@ VALUES = {
         FactorModel,
         Drift,
         Change,
+        Memory,
+        Judge,
         noise.CappedL1,
         noise.L1,
         noise.L21,
@@ -100,20 +109,12 @@ def save(
     The file is written under a temporary name, flushed to disk and renamed, so that readers see either the
     previous model or the complete new one.
     """
-    name = type(estimator).__name__
-    if name not in ESTIMATORS or type(estimator) is not getattr(maxnorm, name):
-        raise TypeError(f"{name} is not an estimator of maxnorm, so that it cannot be saved; pickle it")
     arrays: dict[str, Array] = {}
-    parameters = {k: _packed(v, arrays, k) for k, v in estimator.get_params(deep=False).items()}
-    learnt = {
-        k: _packed(v, arrays, k) for k, v in vars(estimator).items() if k in learnt_attributes(estimator)
-    }
+    described = _described(estimator, arrays)
     contents = {f"{key}.npy": _npy(array) for key, array in arrays.items()}
     header = {
         "format": FORMAT,
-        "estimator": name,
-        "parameters": parameters,
-        "learnt": learnt,
+        **described,
         "about": dict(about or {}),
         "versions": {
             "maxnorm": __version__,
@@ -257,6 +258,20 @@ def _estimator(header: dict[str, Any], arrays: Mapping[str, Array]) -> BaseEstim
     return estimator
 
 
+def _described(estimator: BaseEstimator, arrays: dict[str, Array], prefix: str = "") -> dict[str, Any]:
+    """Return the class of an estimator, its parameters and what it has learnt as JSON."""
+    name = type(estimator).__name__
+    if name not in ESTIMATORS or type(estimator) is not getattr(maxnorm, name):
+        raise TypeError(f"{name} is not an estimator of maxnorm, so that it cannot be saved; pickle it")
+    learnt = learnt_attributes(estimator)
+    parameters = estimator.get_params(deep=False)
+    return {
+        "estimator": name,
+        "parameters": {k: _packed(v, arrays, prefix + k) for k, v in parameters.items()},
+        "learnt": {k: _packed(v, arrays, prefix + k) for k, v in vars(estimator).items() if k in learnt},
+    }
+
+
 def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
     """Return a value as JSON; its arrays go to ``arrays``, under names that tell their place."""
     if value is None or isinstance(value, bool | int | float | str):
@@ -281,6 +296,8 @@ def _packed(value: Any, arrays: dict[str, Array], name: str) -> Any:
         inner = {f.name: getattr(value, f.name) for f in fields(value)}
         packed = {key: _packed(item, arrays, f"{name}.{key}") for key, item in inner.items()}
         return {"value": type(value).__name__, "fields": packed}
+    if isinstance(value, BaseEstimator):
+        return {"model": _described(value, arrays, f"{name}.")}
     if isinstance(value, dict):
         return {"dict": {key: _packed(item, arrays, f"{name}.{key}") for key, item in value.items()}}
     if isinstance(value, list | tuple):
@@ -309,6 +326,8 @@ def _unpacked(value: Any, arrays: Mapping[str, Array]) -> Any:
         generator = np.random.RandomState()
         generator.set_state(state)
         return generator
+    if "model" in value:
+        return _estimator({"format": FORMAT, **value["model"]}, arrays)
     if "value" in value:
         return _value(value["value"], {k: _unpacked(v, arrays) for k, v in value["fields"].items()})
     if "dict" in value:
