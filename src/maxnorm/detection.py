@@ -27,8 +27,20 @@ class StreamRule:
     refresh: int = 80  #: ... and finally after so many rows
     scores: int = 2000  #: last scores, from which the limit follows
     usual_limit: float = 3.0  #: limit before it is known
-    window: int = 64  #: last rows; the stream has changed if
-    flood: float = 0.5  #: more than this share of them are anomalies
+    features_per_component: int = 3  #: of the model, which has spare components,
+    most_components: int = 20  #: but not more than these
+    least_rows: int = 500  #: of a process, before which no change of it is noticed
+    window: int = 160  #: last rows that are kept; the process has changed if in
+    last: int = 32  #: most of the last of them
+    many_entries: float = 0.15  #: more than this share of the entries, beyond the usual share,
+    deviation: float = 4.0  #: deviate by so many standard deviations of the prediction,
+    material: float = 0.1  #: and so many of the feature,
+    before: int = 8  #: and if the rows before the first of them
+    sudden: float = 0.5  #: had deviations of less than this share of those after it
+
+    def n_components(self, n_features: int) -> int:
+        """Return the number of components of the model of a stream."""
+        return min(max(n_features // self.features_per_component, 1), self.most_components)
 
 
 STREAM = StreamRule()
@@ -41,7 +53,6 @@ class Memory:
     past: Array  #: m x p, rows of the past
     numbers: Array  #: m, their numbers in the stream
     recent: Array  #: the last rows, at most ``STREAM.window``
-    alarms: Array  #: which of them are anomalies, as numbers 0 and 1
     scores: Array  #: surprises of the last rows
     history: Array  #: the last ``lags`` rows, which the next row is seen together with
     n_seen: int = 0  #: rows of the stream
@@ -53,7 +64,7 @@ class Memory:
         """Return the memory before the first row, for a number of features with their lags."""
         nothing = np.empty(0)
         rows = np.empty((0, n_features * (lags + 1)))
-        return cls(rows, nothing, rows, nothing, nothing, np.full((lags, n_features), np.nan))
+        return cls(rows, nothing, rows, nothing, np.full((lags, n_features), np.nan))
 
     def remember(self, rows: Array, surprise: Array, alarms: Mask, memory: float = STREAM.memory) -> None:
         """Take up rows that follow, with their surprises; rows of the past are replaced by some of them.
@@ -73,17 +84,14 @@ class Memory:
                 place = int((self.n_seen + i) * math.sqrt(3.0) % 1.0 * len(self.past))
                 self.past[place], self.numbers[place] = rows[i], self.n_seen + i
         self.recent = np.concatenate([self.recent, rows])[-STREAM.window :]
-        self.alarms = np.concatenate([self.alarms, alarms.astype(np.float64)])[-STREAM.window :]
         self.scores = np.concatenate([self.scores, surprise])[-STREAM.scores :]
         self.n_seen += len(rows)
         self.n_process += len(rows)
 
-    def rows_of_flood(self) -> int:
-        """Return the number of last rows that are mostly anomalies; zero if the stream has not changed."""
-        if len(self.alarms) < STREAM.window or self.alarms.mean() <= STREAM.flood:
-            return 0
-        excess = np.cumsum((self.alarms - STREAM.flood)[::-1])
-        return int(np.argmax(excess)) + 1
+    def begin_process(self, n_rows: int) -> None:
+        """Forget all rows of the past but the last ones, which are the first of a new process."""
+        self.past, self.numbers = self.recent[-n_rows:], self.n_seen - n_rows + np.arange(n_rows, dtype=float)
+        self.recent, self.n_process = self.recent[:0], n_rows
 
     def forget_before(self, number: float) -> None:
         """Forget the rows of the past before a change."""
@@ -114,6 +122,39 @@ class Judge:
     def __call__(self, rows: Array) -> Array:
         """Return the surprise of rows; that of rows without entries, or before any other, is zero."""
         return np.zeros(len(rows)) if self._comparison is None else np.nan_to_num(self._comparison(rows))
+
+    def rows_of_new_process(self, rows: Array) -> int:
+        """Return how many of the last rows belong to a new process; zero if there is none.
+
+        In most of these rows many entries deviate, and they have begun to do so suddenly. Deviations that
+        grow gradually are those of a process that enters a state for the first time, and are learnt.
+        """
+        if self._comparison is None or len(rows) < STREAM.last:
+            return 0
+        if np.mean(self._deviating_share(rows[-STREAM.last :]) > STREAM.many_entries) <= 0.5:
+            return 0
+        usual = float(np.mean(self._deviating_share(self._comparison.past)))
+        is_new = self._deviating_share(rows) > usual + STREAM.many_entries
+        if np.mean(is_new[-STREAM.last :]) <= 0.5:
+            return 0
+        n_new = int(np.argmax(np.cumsum(is_new[::-1] - 0.5))) + 1
+        size = np.quantile(self._material_deviations(rows), 1.0 - STREAM.many_entries, axis=1)
+        before, after = size[:-n_new][-STREAM.before :], size[len(size) - n_new :][: STREAM.before]
+        is_sudden = len(before) > 0 and np.median(before) < STREAM.sudden * np.median(after)
+        return n_new if is_sudden else 0
+
+    def _deviating_share(self, rows: Array) -> Array:
+        """Return the share of the observed entries of each row that deviate much."""
+        n_observed = np.maximum((~np.isnan(rows)).sum(axis=1), 1)
+        deviates = self._material_deviations(rows) > STREAM.deviation
+        return deviates.sum(axis=1) / n_observed
+
+    def _material_deviations(self, rows: Array) -> Array:
+        """Return the deviations of entries that are not negligible in units of the feature."""
+        assert self._comparison is not None
+        found = compute_deviations(self._comparison.model, rows)
+        deviation, feature = np.abs(found.deviation), self._comparison.feature_deviations
+        return np.where(deviation * found.spread > STREAM.material * feature, deviation, 0.0)
 
     @cached_property
     def usual_deviations(self) -> Array:

@@ -83,12 +83,10 @@ def _check_detector(detector: Any, n_features: int) -> None:
     _require(hasattr(model, "mahalanobis"), "the model of the detector is of the wrong type")
     _require(getattr(model, "n_features_in_", p) == p, "the model of the detector has other features")
     _require(isinstance(memory, Memory) and isinstance(judge, Judge), "a part of the detector is missing")
-    n_past, n_recent = len(memory.past), len(memory.recent)
     for rows, name in ((memory.past, "past"), (memory.recent, "recent")):
         _check_incomplete_array(rows, name, len(rows), p)
     _check_incomplete_array(memory.history, "history", lags, n_features)
-    _check_array(memory.numbers, "numbers", n_past, least=0.0)
-    _check_array(memory.alarms, "alarms", n_recent, least=0.0)
+    _check_array(memory.numbers, "numbers", len(memory.past), least=0.0)
     _check_incomplete_array(memory.scores, "scores", len(memory.scores))
     for name in ("n_seen", "n_process", "n_changes"):
         _check_integer(getattr(memory, name), name, least=0)

@@ -19,6 +19,7 @@ class Deviations(NamedTuple):
 
     expected: Array  #: b x p, the prediction in the units of the data, also where entries are missing
     deviation: Array  #: b x p, what entries are off in standard deviations of the prediction; zero if missing
+    spread: Array  #: b x p, standard deviations of the predictions in the units of the data
 
 
 def compute_deviations(model: FactorModel, X: Array) -> Deviations:
@@ -36,7 +37,7 @@ def compute_deviations(model: FactorModel, X: Array) -> Deviations:
     Deviations
         The predictions and the standardised deviations.
     """
-    expected, deviation = np.empty(X.shape), np.empty(X.shape)
+    expected, deviation, spread = np.empty(X.shape), np.empty(X.shape), np.empty(X.shape)
     for start in range(0, len(X), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         observed = ~np.isnan(X[block])
@@ -46,9 +47,10 @@ def compute_deviations(model: FactorModel, X: Array) -> Deviations:
         difference = (T - known.fitted) / (1.0 - leverage)
         predicted = np.where(observed, T - difference, known.fitted)
         expected[block] = model.gauge.centre + predicted * model.gauge.scale
-        spread = np.sqrt(model.noise + known.spread / (1.0 - leverage))
-        deviation[block] = np.where(observed, difference / spread, 0.0)
-    return Deviations(expected, deviation)
+        standard = np.sqrt(model.noise + known.spread / (1.0 - leverage))
+        deviation[block] = np.where(observed, difference / standard, 0.0)
+        spread[block] = standard * model.gauge.scale
+    return Deviations(expected, deviation, spread)
 
 
 def usual_deviations(deviation: Array, observed: Array) -> Array:

@@ -10,7 +10,7 @@ The views are
   noise, which sees entries that do not go together. Distances of these are Mahalanobis distances.
 
 No view is the best on all data. Each is put on the scale on which the rows of the past have the median zero
-and the upper decile one, and the largest counts most; it is put on such a scale, too. Missing entries are left out. A view of few entries
+and the upper decile one, and so is the largest of them. Missing entries are left out. A view of few entries
 has another distribution than one of many, so that the scales are found for several shares of missing entries,
 by hiding entries of the rows of the past.
 """
@@ -69,7 +69,7 @@ class Past(NamedTuple):
         """Return the mean of the root mean square differences of rows from the nearest rows of the past.
 
         With ``are_past``, the rows are those of the past, perhaps with fewer entries, and each is compared
-        with the others. A row that equals one of the past is not compared with it, because it may be the same.
+        with the others. A row that equals one of the past is not compared with it, as it may be the same.
         """
         n, is_complete = len(self.rows), bool(observed.all())
         n_nearest = min(max(1, round(NEAREST * n)), n - 1)
@@ -134,6 +134,11 @@ class Comparison:
         surprise: Array = (total - medians[-1]) / spreads[-1]
         surprise[share == 0.0] = np.nan
         return surprise
+
+    @property
+    def feature_deviations(self) -> Array:
+        """Standard deviations of the features of the rows of the past."""
+        return self._past_rows.deviation
 
     def _log_views(self, X: Array, observed: Mask, log_tails: Array, are_past: bool = False) -> Array:
         """Return the logarithms of the three views of rows, one view per row of the result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -77,7 +77,8 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     ----------
     estimator : MaxNormDecomposition, OnlineRobustPCA or None, default=None
         The model of the data, which must have its default settings of ``center``, ``scale``, ``noise`` and
-        the weights. None means ``MaxNormDecomposition()``.
+        the weights. None means ``MaxNormDecomposition()``, in streams with one component per three features
+        and at most 20, because the first rows do not show what components later ones need.
     alarm_rate : float, default=0.01
         Share of usual rows that may be called anomalous, above 0 and at most 0.5.
     lags : int, default=0
@@ -184,7 +185,6 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         rng = np.random.default_rng(0)
         memory.remember(rows[rng.permutation(len(rows))], np.empty(0), np.zeros(len(rows), dtype=np.bool_))
         memory.recent = memory.recent[:0]
-        memory.alarms = memory.alarms[:0]
         if len(rows) < FEW_ROWS:
             memory.scores = self._cross_validated_scores(rows)
         else:
@@ -226,8 +226,8 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         """Judge each row by what was learnt before it, and learn from it.
 
         How the rows are divided into calls makes no difference. Anomalous rows hardly influence the model:
-        their gross errors are recognised, and they are not compared with. If most of the last rows are
-        anomalous, the process has changed, and the model is learnt anew from them; see ``changes_``.
+        their gross errors are recognised, and they are not compared with. If many entries of most of the last
+        rows are not as expected, the process has changed, and the model is learnt anew; see ``changes_``.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
             rows = self._validated(X, reset=is_new)
             if is_new:
                 self._memory = Memory.empty(self.n_features_in_, self.lags)
-                self.estimator_ = self._new_estimator()
+                self.estimator_ = self._new_estimator(STREAM.n_components(self._memory.past.shape[1]))
                 self._judge = Judge()
             embedded = self._embedded(rows)
             decision, start = np.empty(len(rows)), 0
@@ -295,18 +295,15 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         if len(changes) > memory.n_changes:
             memory.n_changes = len(changes)
             memory.forget_before(changes[-1].sample)
-            memory.alarms[:] = 0.0
             return
-        n_rows = memory.rows_of_flood()
-        if n_rows and estimator._has_data:
+        is_known = estimator._has_data and memory.n_process >= STREAM.least_rows
+        n_rows = self._judge.rows_of_new_process(memory.recent) if is_known else 0
+        if n_rows:
             estimator._progress = Progress(restart(estimator._progress.state, n_rows))
             estimator.partial_fit(memory.recent[-n_rows:])
             estimator.flush()
             memory.n_changes += 1
-            memory.forget_before(memory.n_seen - n_rows)
-            memory.n_process = 0
-            memory.remember(memory.recent[-n_rows:], np.empty(0), np.zeros(n_rows, dtype=np.bool_))
-            memory.alarms[:] = 0.0
+            memory.begin_process(n_rows)
 
     def _renew(self) -> None:
         """Judge rows by what is known now."""
@@ -318,8 +315,8 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
             limit if math.isfinite(limit) else STREAM.usual_limit,
         )
 
-    def _new_estimator(self) -> Any:
-        estimator = MaxNormDecomposition() if self.estimator is None else clone(self.estimator)
+    def _new_estimator(self, n_components: int | Literal["auto"] = "auto") -> Any:
+        estimator = MaxNormDecomposition(n_components) if self.estimator is None else clone(self.estimator)
         if estimator.random_state is None:
             estimator.set_params(random_state=self.random_state)
         return estimator
@@ -463,14 +460,15 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         -------
         deviations : Deviations
             A named tuple of ``expected``, the predictions in the units of X, also where entries are missing,
-            and ``deviation``, what the entries are off in standard deviations.
+            ``deviation``, what the entries are off in standard deviations, and ``spread``, these standard
+            deviations.
         """
         rows = self._checked_rows(X)
         p = self.n_features_in_
         usual = self._judge.usual_deviations[:p]
         assert self._judge.model is not None
         found = compute_deviations(self._judge.model, rows)
-        return Deviations(found.expected[:, :p], found.deviation[:, :p] / usual)
+        return Deviations(found.expected[:, :p], found.deviation[:, :p] / usual, found.spread[:, :p] * usual)
 
     # -- what was learnt ------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Logs of sensors: cleaning of files, and watching of streams."""
