@@ -31,7 +31,7 @@ LAYERS = (
         "datasets",
     ),  # where data come from, and where models go
     ("estimators",),  # scikit-learn
-    ("paper",),  # the paper's experiments
+    ("paper", "sensors"),  # the paper's experiments, and logs of sensors
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

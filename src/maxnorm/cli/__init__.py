@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from maxnorm import __version__
+from maxnorm.cli.clean import clean
 from maxnorm.cli.complete import complete
 from maxnorm.cli.decompose import decompose
 from maxnorm.cli.demo import demo
@@ -43,5 +44,5 @@ def main() -> None:
     """
 
 
-for command in (fit, decompose, complete, inspect, demo, reproduce, completion):
+for command in (clean, fit, decompose, complete, inspect, demo, reproduce, completion):
     main.add_command(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -70,3 +70,20 @@ def make_count_progress(console: Console) -> Progress:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console)
+
+
+@contextmanager
+def show_steps(steps: Sequence[str], quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show which of several steps is under way on standard error, and how many are done.
+
+    The value of the context is a function that is called with the name of a step when it begins. Nothing is
+    displayed with ``quiet``, or if standard error is not a terminal.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    hidden = quiet or not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
+        task = bar.add_task(steps[0], total=len(steps))
+        yield lambda name: bar.update(task, description=name, completed=list(steps).index(name))

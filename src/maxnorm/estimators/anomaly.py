@@ -26,7 +26,7 @@ from maxnorm.learner import Progress
 from maxnorm.streams import open_stream
 from maxnorm.streams.stream import needs
 
-FOLDS, FEW_ROWS = 5, 3000  # scores are cross-validated if the rows are fewer
+FOLDS, FEW_ROWS = 5, 2000  # scores are cross-validated if the rows are fewer
 LARGEST_SAMPLE = 5000  # rows of which the scores are computed otherwise
 REASONS = 3  # features that are named for an anomalous row
 
@@ -113,7 +113,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     The rate of false alarms refers to rows that are independent of each other. A single series has no other
     features to be compared with: a running median does better there.
 
-    With ``fit``, the limit follows from scores that are cross-validated if there are fewer than 3000 rows;
+    With ``fit``, the limit follows from scores that are cross-validated if there are fewer than 2000 rows;
     with ``score_learn``, from the last 2000 scores. Scores far beyond those that the bulk suggests are left
     out. If there are fewer than five scores beyond the limit to be expected, a chi-squared distribution is
     adapted to the bulk of the scores.

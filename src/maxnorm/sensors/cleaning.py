@@ -7,6 +7,7 @@ wrong if it deviates too much from what the other sensors predict, or sticks out
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from maxnorm.sensors.filling import Mixture, Neighbours, fill
 from maxnorm.sensors.segments import find_changes, spread
 from maxnorm.sensors.stuck import find_stuck
 
-MOST_ROWS = 4000  # of a segment, to which its model is fitted
+MOST_ROWS = 2000  # of a segment, to which its model is fitted
 ROUNDS = 3  # in each of which the largest of adjacent deviations in time are found
 STICKS_OUT = 0.5  # share of a deviation in time by which an entry is off both its neighbours
 Kind = Literal["spike", "stuck"]
@@ -77,7 +78,14 @@ class CleanedLog:
         return self.is_spike | self.is_stuck
 
 
-def clean_log(X: Array, *, alarm_rate: float = 0.01, lags: int = 0, seed: int = 0) -> CleanedLog:
+def clean_log(
+    X: Array,
+    *,
+    alarm_rate: float = 0.01,
+    lags: int = 0,
+    seed: int = 0,
+    progress: Callable[[str], object] = lambda step: None,
+) -> CleanedLog:
     """Clean a log of sensors.
 
     Parameters
@@ -90,18 +98,22 @@ def clean_log(X: Array, *, alarm_rate: float = 0.01, lags: int = 0, seed: int = 
         Number of preceding rows that each row is seen together with.
     seed : int, default=0
         Seed of the models.
+    progress : callable, optional
+        Called with the name of each step, "finding changes" and "comparing".
 
     Returns
     -------
     CleanedLog
         The cleaned log, and what was found.
     """
+    progress("finding changes")
     is_stuck = find_stuck(X)
     known = np.where(is_stuck, np.nan, X)
     bounds = [
         0,
         *find_changes(known, lambda rows: MaxNormDecomposition(random_state=seed).fit(rows)._model()),
     ]
+    progress("comparing")
     expected, deviation = np.empty(X.shape), np.empty(X.shape)
     is_spike, decision = np.zeros(X.shape, dtype=np.bool_), np.empty(len(X))
     cleaned, segments = np.empty(X.shape), []

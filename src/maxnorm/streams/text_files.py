@@ -71,7 +71,7 @@ class FileLines:
 
     def __init__(self, path: Path) -> None:
         self._title = str(path)
-        open_file: Callable[..., TextIO] = gzip.open if _is_gzip(path) else open
+        open_file: Callable[..., TextIO] = gzip.open if is_gzip(path) else open
         self._file = open_file(path, "rt", encoding="utf-8-sig")
 
     def __enter__(self) -> FileLines:
@@ -123,11 +123,11 @@ def open_text(
             )
         return _open_live_text(path, title, batch_size, columns, header)
     with FileLines(path) as lines:
-        first_lines = _read_first_lines(lines, title)
+        first_lines = read_first_lines(lines, title)
     if transpose:
-        layout = _TextLayout.detect(first_lines, title, None, header)
+        layout = TextLayout.detect(first_lines, title, None, header)
         return _open_transposed(path, layout, _estimate_lines(path, first_lines), batch_size, columns)
-    layout = _TextLayout.detect(first_lines, title, columns, header)
+    layout = TextLayout.detect(first_lines, title, columns, header)
     limits = BatchLimits(rows_per_read(batch_size, layout.n_columns))
 
     def source(start: int) -> Iterator[Array]:
@@ -143,7 +143,7 @@ def _open_live_text(
     """Return a stream over standard input or a pipe, which can be read once only."""
     lines = LiveLines(path, title, LONGEST_LINE)
     first_lines = _wait_for_first_lines(lines, title, header)
-    layout = _TextLayout.detect(first_lines, title, columns, header)
+    layout = TextLayout.detect(first_lines, title, columns, header)
     limits = LIVE_LIMITS._replace(lines=batch_size or LIVE_LIMITS.lines)
     lines.put_back(first_lines)
     is_read = False
@@ -163,7 +163,7 @@ def _open_live_text(
 
 
 def _open_transposed(
-    path: Path, layout: _TextLayout, n_lines: int | None, batch_size: int | None, columns: Columns
+    path: Path, layout: TextLayout, n_lines: int | None, batch_size: int | None, columns: Columns
 ) -> Stream:
     """Return a stream whose samples are the columns of a text file, which is read once per batch."""
     if n_lines is None:
@@ -199,13 +199,13 @@ def _count_lines(path: Path, title: str) -> int:
             n_lines += len(block)
             require_row_fits(n_lines, title)
             if failure is not None:
-                raise _explained(failure, title)
+                raise explained(failure, title)
             if not block:
                 return n_lines
 
 
 @dataclass(frozen=True)
-class _TextLayout:
+class TextLayout:
     """The layout of a text table, and the parser of its lines.
 
     Parameters
@@ -240,7 +240,7 @@ class _TextLayout:
     @classmethod
     def detect(
         cls, first_lines: Sequence[str], title: str, columns: Columns, header: bool | None
-    ) -> _TextLayout:
+    ) -> TextLayout:
         """Detect the layout from the first lines.
 
         A first column without a name is taken for row labels, as pandas writes them, and is left out unless
@@ -264,7 +264,7 @@ class _TextLayout:
                 )
             if len(cells) < 3 and _is_quote_open(line, delimiter):
                 raise StreamError(f"{title}, line {i + 1}: {OPEN_QUOTE}")
-            cells.append(_split_cells(line, delimiter))
+            cells.append(split_cells(line, delimiter))
         n_columns = len(cells[0])
         has_decimal_commas = delimiter != "," and _has_decimal_commas(cells)
         remarks = []
@@ -273,7 +273,7 @@ class _TextLayout:
         has_units = header is not False and _has_units(cells)
         if header is None:
             header = has_units or _is_header(*cells[:2])
-            if header and any(_parse_number(cell) is not None and cell.strip() for cell in cells[0]):
+            if header and any(parse_number(cell) is not None and cell.strip() for cell in cells[0]):
                 remarks.append(
                     f"{title}: the first line is read as column names, although some of them are numbers; "
                     "set header to False if it is a sample"
@@ -360,7 +360,7 @@ class _TextLayout:
                 yield samples[start:]
             start = max(0, start - len(samples))
         if failure is not None:
-            raise _explained(failure, self.title)
+            raise explained(failure, self.title)
 
     def _parse(self, lines: list[str], line_number: int) -> Array:
         """Return the samples in some lines, the first of which has the given number, counted from 1."""
@@ -401,7 +401,7 @@ class _TextLayout:
             if not line.strip():
                 continue
             try:
-                cells = _split_cells(line, self.delimiter)
+                cells = split_cells(line, self.delimiter)
             except csv.Error as error:
                 raise invalid(number, f": {error}") from error
             if _is_quote_open(line, self.delimiter):
@@ -410,7 +410,7 @@ class _TextLayout:
                 raise invalid(number, f": {len(cells)} columns where {self.n_columns} are expected")
             row = []
             for j in positions:
-                value = _parse_number(cells[j], self.has_decimal_commas)
+                value = parse_number(cells[j], self.has_decimal_commas)
                 if value is None:
                     raise invalid(number, f", column {j}: {_why_not_a_number(cells[j].strip())}")
                 row.append(value)
@@ -476,7 +476,7 @@ def _has_decimal_commas(cells: Sequence[list[str]]) -> bool:
     return not any("." in cell and POINT_NUMBER.fullmatch(cell) for cell in numbers)
 
 
-def _read_first_lines(lines: FileLines, title: str) -> list[str]:
+def read_first_lines(lines: FileLines, title: str) -> list[str]:
     """Return the first lines of a file: enough to detect its layout, and few if they are long."""
     first_lines: list[str] = []
     n_filled = n_characters = 0
@@ -486,7 +486,7 @@ def _read_first_lines(lines: FileLines, title: str) -> list[str]:
         n_filled += sum(bool(line.strip()) for line in block)
         n_characters += sum(map(len, block))
         if failure is not None and not n_filled:
-            raise _explained(failure, title)
+            raise explained(failure, title)
         if failure is not None or not block:  # a failure is raised when the stream gets there
             break
         if len(first_lines) > MOST_EMPTY_LINES and not n_filled:
@@ -508,7 +508,7 @@ def _wait_for_first_lines(lines: LiveLines, title: str, header: bool | None) -> 
         first_lines += block
         filled += [line for line in block if line.strip()]
         if failure is not None and not filled:
-            raise _explained(failure, title)
+            raise explained(failure, title)
         if failure is not None or not block:
             lines.end_with(failure)
             break
@@ -526,7 +526,7 @@ def _is_layout_open(filled: Sequence[str], header: bool | None) -> bool:
     # The second line may be a line of units, which only the third line tells.
     delimiter = _detect_delimiter(list(filled[:2]))
     return len(filled) == 2 and not any(
-        cell.strip() and _looks_numeric(cell) for cell in _split_cells(filled[1], delimiter)
+        cell.strip() and _looks_numeric(cell) for cell in split_cells(filled[1], delimiter)
     )
 
 
@@ -537,7 +537,7 @@ def _too_many_empty_lines(title: str, line_number: int) -> StreamError:
     )
 
 
-def _explained(failure: BaseException, title: str) -> BaseException:
+def explained(failure: BaseException, title: str) -> BaseException:
     """Return the exception to raise if the lines of a source cannot be read."""
     if isinstance(failure, UnicodeDecodeError):
         return StreamError(
@@ -547,7 +547,7 @@ def _explained(failure: BaseException, title: str) -> BaseException:
     return failure
 
 
-def _is_gzip(path: Path) -> bool:
+def is_gzip(path: Path) -> bool:
     """Return whether a regular file is compressed, by its first bytes; a pipe is not touched."""
     if not path.is_file():
         return False
@@ -562,7 +562,7 @@ def _detect_delimiter(lines: list[str]) -> str | None:
     """
     for candidate in DELIMITERS:
         counts = {line.count(candidate) for line in lines if '"' not in line} or {
-            len(_split_cells(line, candidate)) - 1 for line in lines
+            len(split_cells(line, candidate)) - 1 for line in lines
         }
         if 0 not in counts and len(counts) == 1:
             return candidate
@@ -573,7 +573,8 @@ def _detect_delimiter(lines: list[str]) -> str | None:
     return None
 
 
-def _split_cells(line: str, delimiter: str | None) -> list[str]:
+def split_cells(line: str, delimiter: str | None) -> list[str]:
+    """Return the cells of a line."""
     if delimiter is None:
         return line.split()
     line = line.rstrip("\r\n")
@@ -589,10 +590,10 @@ def _is_quote_open(line: str, delimiter: str | None) -> bool:
 
 def _looks_numeric(cell: str) -> bool:
     """Return whether a cell is empty, marks a missing entry, or is a number, also with a comma."""
-    return _parse_number(cell) is not None or COMMA_NUMBER.fullmatch(cell.strip()) is not None
+    return parse_number(cell) is not None or COMMA_NUMBER.fullmatch(cell.strip()) is not None
 
 
-def _parse_number(cell: str, has_decimal_commas: bool = False) -> float | None:
+def parse_number(cell: str, has_decimal_commas: bool = False) -> float | None:
     """Return the number in a cell, NaN if the cell marks a missing entry, or None if it is not a number."""
     cell = cell.strip()
     if cell.lower() in MISSING_WORDS:
@@ -637,6 +638,6 @@ def _fill_empty_cells(text: str, delimiter: str) -> str:
 
 def _estimate_lines(path: Path, first_lines: Sequence[str]) -> int | None:
     """Estimate the number of lines of a file from the length of the first; None for compressed files."""
-    if _is_gzip(path):
+    if is_gzip(path):
         return None
     return round(path.stat().st_size / (sum(map(len, first_lines)) / len(first_lines)))

@@ -118,7 +118,7 @@ class NpyWriter(Writer):
             self.file.write(header.encode().ljust(NPY_HEADER_BYTES - NPY_PREFIX_BYTES - 1) + b"\n")
 
 
-class _NamelessGzipFile(gzip.GzipFile):
+class NamelessGzipFile(gzip.GzipFile):
     """A compressed file that holds neither its name, which is temporary, nor the time."""
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class TextWriter(Writer):
         extension = (Path(self.path.stem) if is_gzip else self.path).suffix.lower()
         self.delimiter = "\t" if extension == ".tsv" else ","
         self.file: TextIO = io.TextIOWrapper(
-            _NamelessGzipFile(self.temporary_path) if is_gzip else self.temporary_path.open("wb"),
+            NamelessGzipFile(self.temporary_path) if is_gzip else self.temporary_path.open("wb"),
             encoding="utf-8",
             newline="\n",
         )

@@ -1,0 +1,146 @@
+"""The report on a cleaned log: one HTML page that needs no other file and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from maxnorm import __version__
+from maxnorm.core.types import Mask
+from maxnorm.sensors.cleaning import CleanedLog
+from maxnorm.sensors.svg import bar_chart, heat_map, line_chart
+
+BINS = 160  # columns of the map of anomalies
+WORST = 6  # sensors that are drawn
+MOST_MARKS = 400  # anomalies that are marked in a chart
+MOST_BARS = 20  # components of a spectrum
+MOST_ROWS = 40  # anomalies in the table
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #6b7280; --line: #e5e7eb;
+  --blue: #1f6feb; --red: #d1242f; --grey: #b0b7c3; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #15181c; --soft: #9aa4b2;
+  --line: #2b3138; --blue: #6cb0ff; --red: #ff7b72; --grey: #566070; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .8rem .2rem 0;
+  text-align: left; border-bottom: 1px solid var(--line); } td.number { text-align: right; }
+svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
+.before { fill: none; stroke: var(--grey); stroke-width: 1; } .after { fill: none; stroke: var(--blue);
+  stroke-width: 1.2; } .wrong { fill: var(--red); } .empty { fill: var(--line); fill-opacity: .5; }
+.change { stroke: var(--red); stroke-dasharray: 4 3; } .bar { fill: var(--blue); }
+figure { margin: 1rem 0; } figcaption { font-weight: 600; } p.soft { color: var(--soft); }
+"""
+
+
+def make_report(
+    title: str, names: Sequence[str], labels: Sequence[str], log: CleanedLog, settings: Mapping[str, Any]
+) -> str:
+    """Return the report on a cleaned log as HTML.
+
+    Parameters
+    ----------
+    title : str
+        Name of the log.
+    names : sequence of str
+        Names of the sensors.
+    labels : sequence of str
+        Time of each row.
+    log : CleanedLog
+        What was found.
+    settings : mapping
+        Further lines of the summary: names and values.
+
+    Returns
+    -------
+    str
+        The page.
+    """
+    wrong, gaps = log.is_wrong, np.isnan(log.values)
+    summary = {
+        "rows": f"{len(log.values):,}, from {labels[0]} to {labels[-1]}",
+        "sensors": f"{len(names)}",
+        "entries missing": f"{gaps.mean():.2%}",
+        "entries replaced as spikes": f"{log.is_spike.sum():,} ({log.is_spike.mean():.2%})",
+        "entries replaced because a sensor was stuck": f"{log.is_stuck.sum():,}",
+        "rows with something unusual": f"{(wrong.any(axis=1) | (log.decision < 0)).sum():,}",
+        "changes of the process": ", ".join(f"row {i + 1:,} ({labels[i]})" for i in log.changes) or "none",
+        **settings,
+    }
+    return "\n".join(
+        [
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}: report</title>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{STYLE}</style><h1>{escape(title)}</h1>",
+            make_table([(name, str(value)) for name, value in summary.items()]),
+            "<h2>Where the anomalies are</h2>",
+            f"<figure>{map_of_anomalies(wrong, names, labels)}</figure>",
+            '<p class="soft">Each column is a stretch of time. The stronger its colour, the larger the share '
+            "of the entries of the sensor that are wrong.</p>",
+            "<h2>Before and after</h2>",
+            *before_and_after(names, log),
+            "<h2>What the model found</h2>",
+            *(describe_segment(segment, labels) for segment in log.segments),
+            "<h2>Largest anomalies</h2>",
+            table_of_anomalies(names, labels, log),
+            f'<p class="soft">maxnorm {__version__}</p></html>',
+        ]
+    )
+
+
+def map_of_anomalies(wrong: Mask, names: Sequence[str], labels: Sequence[str]) -> str:
+    """Return the map of anomalies over time and sensors."""
+    parts = np.array_split(wrong, min(BINS, len(wrong)))
+    shares = np.array([part.mean(axis=0) for part in parts]).T
+    return heat_map(shares, names, (labels[0], labels[-1]))
+
+
+def before_and_after(names: Sequence[str], log: CleanedLog) -> list[str]:
+    """Return charts of the sensors with the most wrong entries."""
+    counts = log.is_wrong.sum(axis=0)
+    worst = [j for j in np.argsort(-counts, kind="stable")[:WORST] if counts[j]]
+    if not worst:
+        return ["<p>No entry was replaced.</p>"]
+    charts = [
+        '<p class="soft">The log as it was is grey, the cleaned one blue; replaced entries are red. Entries '
+        "far beyond the scale are drawn at its edge. A dashed line marks a change of the process.</p>"
+    ]
+    for j in worst:
+        rows = np.flatnonzero(log.is_wrong[:, j])
+        marked = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_MARKS)).astype(int)]
+        chart = line_chart(log.values[:, j], log.cleaned[:, j], marked, log.changes)
+        caption = f"{names[j]}: {counts[j]:,} entries replaced"
+        charts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>")
+    return charts
+
+
+def describe_segment(segment: Any, labels: Sequence[str]) -> str:
+    """Return the spectrum of the model of a segment."""
+    model = segment.detector.estimator_
+    shares = model.explained_variance_ratio_[:MOST_BARS].tolist()
+    title = (
+        f"{labels[segment.start]} to {labels[segment.stop - 1]}: {model.n_components_} components, and the "
+        "share of the variance that each explains"
+    )
+    return f"<figure>{bar_chart(shares, title)}</figure>"
+
+
+def table_of_anomalies(names: Sequence[str], labels: Sequence[str], log: CleanedLog) -> str:
+    """Return a table of the entries that deviate most."""
+    size = np.where(log.is_spike, np.abs(log.deviation), 0.0).ravel()
+    largest = [k for k in np.argsort(-size, kind="stable")[:MOST_ROWS] if size[k]]
+    rows: list[tuple[str, ...]] = [("time", "sensor", "value", "expected", "deviations")]
+    for i, j in (divmod(int(k), len(names)) for k in largest):
+        numbers = (log.values[i, j], log.expected[i, j], log.deviation[i, j])
+        rows.append((labels[i], names[j], *(f"{number:.5g}" for number in numbers)))
+    return make_table(rows) if len(rows) > 1 else "<p>There is none.</p>"
+
+
+def make_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts as a table."""
+    lines = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return "<table>" + "".join(lines) + "</table>"
