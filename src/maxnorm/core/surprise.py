@@ -35,6 +35,7 @@ OBSERVED_SHARES = (
     0.7,
     1.0,
 )  # shares of observed entries for which the views are put on scales
+HIDDEN_ROWS = 128  # rows of the past of which entries are hidden
 SHARPNESS = 2.0  # of the smooth maximum of the views
 EQUAL = 1e-12  # squared distance of equal rows, in units of the largest one
 SMALLEST = 1e-9  # value of a view; usual ones are of order one
@@ -213,9 +214,9 @@ class Comparison:
     @cached_property
     def _scales(self) -> Array:
         """Scales for several shares of observed entries."""
-        n, p = self.past.shape
-        there = ~np.isnan(self.past)
-        order = np.random.default_rng(0).random((n, p))
+        there = ~np.isnan(self.past[:HIDDEN_ROWS])
+        p = there.shape[1]
+        order = np.random.default_rng(0).random(there.shape)
         order[~there] = 2.0  # entries that are missing anyway come last
         rank = order.argsort(axis=1).argsort(axis=1)
         scales = [self._scales_of(there & (rank < max(1, round(k * p)))) for k in OBSERVED_SHARES[:-1]]
@@ -228,8 +229,9 @@ class Comparison:
         return scales.reshape(2, -1, len(share))
 
     def _scales_of(self, observed: Mask) -> Array:
-        """Return the scales of the rows of the past if only some of their entries are observed."""
-        logs = self._log_views(self.past, observed, self._past_log_tails, are_past=True)
+        """Return the scales of the first rows of the past if only some of their entries are observed."""
+        n = len(observed)
+        logs = self._log_views(self.past[:n], observed, self._past_log_tails[:n], are_past=True)
         middle, upper = np.quantile(logs, (0.5, 0.9), axis=1)
         spread = np.maximum(upper - middle, LEAST_SPREAD)
         total = smooth_maximum((logs - middle[:, None]) / spread[:, None])

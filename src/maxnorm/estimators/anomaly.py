@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from maxnorm.changes import restart
+from maxnorm.changes import changes_until, restart
 from maxnorm.core.alarms import alarm_limit
 from maxnorm.core.deviations import Deviations, compute_deviations
 from maxnorm.core.drift import Change
@@ -291,7 +291,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         memory, estimator = self._memory, self.estimator_
         if estimator._has_data:
             estimator.flush()
-        changes = [change for change in estimator.changes_ if change.kind != "drift"]
+        changes = [change for change in self.changes_ if change.kind != "drift"]
         if len(changes) > memory.n_changes:
             memory.n_changes = len(changes)
             memory.forget_before(changes[-1].sample)
@@ -487,7 +487,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     def changes_(self) -> list[Change]:
         """Changes of the stream that were noticed, oldest first."""
         check_is_fitted(self)
-        return self.estimator_.changes_
+        return list(changes_until(self.estimator_._progress.state))
 
     @property
     def n_samples_seen_(self) -> int:

@@ -39,12 +39,12 @@ class RunLengths:
 
         The first entries of such a run are not included, because they were usual when they arrived.
         """
-        stuck = np.zeros(X.shape, dtype=np.bool_)
+        stuck, longest = np.zeros(X.shape, dtype=np.bool_), self.longest_usual
         for i, row in enumerate(X):
             is_there = ~np.isnan(row)
             is_same = row == self.last
             self.runs = np.where(is_same, self.runs + 1, np.where(is_there, 1, self.runs))
-            is_long = self.runs >= self.longest_usual
+            is_long = self.runs >= longest
             stuck[i] = is_long & is_there
             counted = is_there & ~is_long
             self.n_values += counted

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import Empty, Full, Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from maxnorm.streams.stream import StreamError
 
@@ -38,6 +38,13 @@ KeyboardInterrupt if a signal has arrived.
 """
 
 
+class RawSource(NamedTuple):
+    """A source of bytes."""
+
+    read: Callable[[int], bytes]  #: waits for bytes and returns at most so many; none at the end
+    close: Callable[[], None]
+
+
 class LiveLines:
     """The lines of standard input or of a pipe.
 
@@ -46,8 +53,8 @@ class LiveLines:
 
     Parameters
     ----------
-    path : Path or None
-        The pipe. None stands for standard input.
+    source : Path, RawSource or None
+        The pipe, or any other source of bytes. None stands for standard input.
     title : str
         Name of the source in error messages.
     longest_line : int
@@ -59,7 +66,7 @@ class LiveLines:
         If standard input is closed.
     """
 
-    def __init__(self, path: Path | None, title: str, longest_line: int) -> None:
+    def __init__(self, source: Path | RawSource | None, title: str, longest_line: int) -> None:
         self._title = title
         self._longest_line = longest_line
         self._lines: deque[str] = deque()
@@ -72,7 +79,8 @@ class LiveLines:
         self._reads: Queue[bytes | Exception] = Queue(WAITING_READS)
         stop = threading.Event()
         weakref.finalize(self, stop.set)
-        arguments = (*_open_raw(path), self._reads, stop)
+        raw = source if isinstance(source, RawSource) else _open_raw(source)
+        arguments = (*raw, self._reads, stop)
         threading.Thread(target=_pump, args=arguments, name="maxnorm-input", daemon=True).start()
 
     def read(self, limits: BatchLimits) -> tuple[list[str], BaseException | None]:
@@ -142,15 +150,15 @@ def line_too_long(title: str, longest_line: int) -> StreamError:
     )
 
 
-def _open_raw(path: Path | None) -> tuple[Callable[[int], bytes], Callable[[], None]]:
-    """Return the function that reads at most so many bytes, and the one that closes the source.
+def _open_raw(path: Path | None) -> RawSource:
+    """Return a pipe or standard input as a source of bytes.
 
     Standard input is read from its file descriptor. Its buffered reader has a lock, and Python aborts if a
     background thread holds it at the end of the program.
     """
     if path is not None:
         descriptor = os.open(path, os.O_RDONLY)
-        return lambda count: os.read(descriptor, count), lambda: os.close(descriptor)
+        return RawSource(lambda count: os.read(descriptor, count), lambda: os.close(descriptor))
     if sys.stdin is None or sys.stdin.closed:
         raise StreamError(
             "standard input is closed; pass the path of a file, or connect a pipe to this command"
@@ -160,8 +168,9 @@ def _open_raw(path: Path | None) -> tuple[Callable[[int], bytes], Callable[[], N
     except (OSError, AttributeError):  # replaced by an object in memory
         source = sys.stdin
         buffer = getattr(source, "buffer", None)
-        return (lambda count: source.read(count).encode()) if buffer is None else buffer.read, lambda: None
-    return lambda count: os.read(descriptor, count), lambda: None
+        read = (lambda count: source.read(count).encode()) if buffer is None else buffer.read
+        return RawSource(read, lambda: None)
+    return RawSource(lambda count: os.read(descriptor, count), lambda: None)
 
 
 def _pump(

@@ -142,7 +142,7 @@ def _open_live_text(
 ) -> Stream:
     """Return a stream over standard input or a pipe, which can be read once only."""
     lines = LiveLines(path, title, LONGEST_LINE)
-    first_lines = _wait_for_first_lines(lines, title, header)
+    first_lines = wait_for_first_lines(lines, title, header)
     layout = TextLayout.detect(first_lines, title, columns, header)
     limits = LIVE_LIMITS._replace(lines=batch_size or LIVE_LIMITS.lines)
     lines.put_back(first_lines)
@@ -494,7 +494,7 @@ def read_first_lines(lines: FileLines, title: str) -> list[str]:
     return first_lines
 
 
-def _wait_for_first_lines(lines: LiveLines, title: str, header: bool | None) -> list[str]:
+def wait_for_first_lines(lines: LiveLines, title: str, header: bool | None) -> list[str]:
     """Return the first lines of live input: as few as show the layout, because more may arrive late.
 
     If ``header`` is None, the line after the header is waited for as long as necessary, because a header

@@ -1,0 +1,164 @@
+"""``maxnorm watch``: judge the rows of a live log as they arrive."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maxnorm.cli.errors import report_errors
+from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.interruption import check_signals, postpone_signals
+from maxnorm.cli.output import print_message
+
+if TYPE_CHECKING:
+    from maxnorm.sensors.watching import LiveLog, LiveReader
+
+
+@click.command()
+@click.argument("source")
+@click.option("--time", "time_column", metavar="COLUMN", help="Column that tells the time of a row.")
+@click.option("--columns", metavar="COLUMNS", help="Columns that are sensors, separated by commas.")
+@click.option("--exclude", metavar="COLUMNS", help="Columns that are not sensors, separated by commas.")
+@click.option(
+    "--alarm-rate",
+    type=click.FloatRange(0.0, 0.5, min_open=True),
+    default=0.01,
+    show_default=True,
+    help="Share of usual rows that may give an alarm.",
+)
+@click.option(
+    "--lags",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Number of preceding rows that each row is compared together with, for sensors with dynamics.",
+)
+@click.option(
+    "--header/--no-header", default=None, help="Whether the first line has the names of the columns."
+)
+@click.option(
+    "--model",
+    "model_path",
+    type=click.Path(path_type=Path),
+    help="Save what was learnt to this file at the end, on Ctrl-C and on SIGTERM.",
+)
+@click.option("--resume", is_flag=True, help="Continue with the file of --model, if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file of --model.")
+@click.option(
+    "--headless", is_flag=True, help="Show no page; write alarms as lines of JSON to standard output."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=5006, show_default=True, help="Port of the page."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+def watch(
+    source: str,
+    time_column: str | None,
+    columns: str | None,
+    exclude: str | None,
+    alarm_rate: float,
+    lags: int,
+    header: bool | None,
+    model_path: Path | None,
+    resume: bool,
+    overwrite: bool,
+    headless: bool,
+    port: int,
+    seed: int,
+) -> None:
+    """Judge the rows of a live log as they arrive, and show them in the browser.
+
+    SOURCE is - for CSV on standard input, a file that grows, or tcp://127.0.0.1:PORT, where lines of CSV are
+    accepted. Each row is compared with what was learnt before it, and then learnt from. The page, on a server
+    that only this machine can reach, shows the latest rows of a sensor, what is expected, alarms, and
+    changes of the process. It needs the extra "view". With --headless, alarms are written as lines of JSON.
+    """
+    if not source.startswith("tcp://"):
+        check_inputs({"SOURCE": source})
+    if model_path is not None:
+        check_outputs({"--model": model_path}, {"SOURCE": source}, overwrite=overwrite or resume)
+    elif resume:
+        raise click.UsageError("--resume needs --model, the file to continue with")
+    with report_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about models of few rows, which are soon replaced
+        from threadpoolctl import threadpool_limits
+
+        from maxnorm import AnomalyDetector, load
+        from maxnorm.sensors.tables import ColumnChoice
+        from maxnorm.sensors.watching import LiveLog, LiveReader
+
+        if resume and model_path is not None and model_path.exists():
+            detector = load(model_path)
+            if not isinstance(detector, AnomalyDetector):
+                raise click.ClickException(f"{model_path} was not saved by `maxnorm watch`: use another file")
+        else:
+            detector = AnomalyDetector(alarm_rate=alarm_rate, lags=lags, random_state=seed)
+        log = LiveLog(detector)
+        reader = LiveReader(source, ColumnChoice(columns, exclude, time_column), header)
+        print_message(f"reading {reader.title}")
+        try:
+            with threadpool_limits(1):  # the matrices are small
+                if headless:
+                    print_alarms(reader, log)
+                else:
+                    serve(reader, log, port)
+        except KeyboardInterrupt as interruption:
+            save(detector, model_path)
+            code = getattr(interruption, "exit_code", 130)
+            print_message(f"{interruption or 'interrupted'}; {log.n_rows:,} rows, {log.n_alarms:,} alarms")
+            raise click.exceptions.Exit(code) from None
+        save(detector, model_path)
+        print_message(f"{log.n_rows:,} rows, {log.n_alarms:,} alarms")
+
+
+def print_alarms(reader: LiveReader, log: LiveLog) -> None:
+    """Feed all rows to a log, and print the alarms.
+
+    Signals do not interrupt the learning from rows, only the waiting for them.
+    """
+    for labels, rows in reader:
+        with postpone_signals():
+            alarms = log.feed(reader.names, labels, rows)
+        for alarm in alarms:
+            click.echo(json.dumps(alarm))
+        check_signals()
+
+
+def serve(reader: LiveReader, log: LiveLog, port: int) -> None:
+    """Show a log in the browser until the program is interrupted."""
+    from maxnorm.sensors.page import start_server
+
+    failures: list[BaseException] = []
+    server = start_server(log, reader.title, port, lambda address: print_message(f"open {address}"))
+
+    def run() -> None:
+        try:
+            for labels, rows in reader:
+                log.feed(reader.names, labels, rows)
+            log.is_ended = True
+        except BaseException as failure:
+            failures.append(failure)
+            server.io_loop.add_callback(server.io_loop.stop)
+
+    thread = threading.Thread(target=run, name="maxnorm-watch", daemon=True)
+    thread.start()
+    try:
+        server.io_loop.start()
+    finally:
+        with log.feeding:  # rows that are being learnt from
+            server.stop()
+    if failures:
+        raise failures[0]
+
+
+def save(detector: Any, path: Path | None) -> None:
+    """Save what was learnt, if anything was and if a file was given."""
+    if path is not None and detector.__sklearn_is_fitted__():
+        with postpone_signals():
+            detector.save(path)
+        print_message(f"saved {path}")
