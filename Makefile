@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test bench bench-quick bench-dask lint format clean
+.PHONY: help demo test test-browser bench bench-quick bench-dask lint format clean
 
 help:
 	@echo "make demo   stream a corrupted data set through the learner and draw the result"
 	@echo "make test   ruff, mypy, numpydoc and the tests"
+	@echo "make test-browser  the pages in a real browser; installs Chromium on Debian, which needs root"
 	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
 	@echo "make bench-dask  accuracy, speed and cost of rounds on a local Dask cluster, about ten minutes"
 	@echo "make clean  remove the virtual environment and what the tools have left"
@@ -17,6 +18,9 @@ demo: $(VENV)/.demo
 
 test: lint
 	$(BIN)/pytest -q -n auto --dist loadgroup
+
+test-browser: $(VENV)/.browser
+	$(BIN)/pytest -q tests/browser
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
@@ -46,6 +50,13 @@ $(VENV)/.demo: pyproject.toml
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+# Chromium and its driver are Debian packages; Selenium drives them.
+$(VENV)/.browser: $(VENV)/.dev
+	command -v chromium && command -v chromedriver || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
+	$(BIN)/pip install --quiet --disable-pip-version-check "selenium>=4.20"
 	touch $@
 
 clean:

@@ -35,7 +35,6 @@ OBSERVED_SHARES = (
     0.7,
     1.0,
 )  # shares of observed entries for which the views are put on scales
-HIDDEN_ROWS = 128  # rows of the past of which entries are hidden
 SHARPNESS = 2.0  # of the smooth maximum of the views
 EQUAL = 1e-12  # squared distance of equal rows, in units of the largest one
 SMALLEST = 1e-9  # value of a view; usual ones are of order one
@@ -214,7 +213,7 @@ class Comparison:
     @cached_property
     def _scales(self) -> Array:
         """Scales for several shares of observed entries."""
-        there = ~np.isnan(self.past[:HIDDEN_ROWS])
+        there = ~np.isnan(self.past)
         p = there.shape[1]
         order = np.random.default_rng(0).random(there.shape)
         order[~there] = 2.0  # entries that are missing anyway come last
@@ -229,9 +228,8 @@ class Comparison:
         return scales.reshape(2, -1, len(share))
 
     def _scales_of(self, observed: Mask) -> Array:
-        """Return the scales of the first rows of the past if only some of their entries are observed."""
-        n = len(observed)
-        logs = self._log_views(self.past[:n], observed, self._past_log_tails[:n], are_past=True)
+        """Return the scales of the rows of the past if only some of their entries are observed."""
+        logs = self._log_views(self.past, observed, self._past_log_tails, are_past=True)
         middle, upper = np.quantile(logs, (0.5, 0.9), axis=1)
         spread = np.maximum(upper - middle, LEAST_SPREAD)
         total = smooth_maximum((logs - middle[:, None]) / spread[:, None])

@@ -13,8 +13,8 @@ from maxnorm.sensors.watching import WINDOW, LiveLog
 from maxnorm.streams.stream import needs
 
 UPDATE_MILLISECONDS = 500
-SHOWN_ALARMS = 50
-BLUE, GREY, RED = "#1f6feb", "#8b949e", "#d1242f"
+SHOWN_ALARMS = 20
+BLUE, ORANGE, RED = "#1f6feb", "#bf8700", "#d1242f"
 
 
 def start_server(log: LiveLog, title: str, port: int, when_ready: Callable[[str], object]) -> Any:
@@ -58,31 +58,25 @@ def free_port() -> int:
 def build_page(document: Any, log: LiveLog, title: str) -> None:
     """Fill the page of one visitor, and keep it up to date."""
     from bokeh.layouts import column, row
-    from bokeh.models import ColumnDataSource, DataTable, Div, Select, Span, TableColumn
+    from bokeh.models import ColumnDataSource, Div, Select, Span
     from bokeh.plotting import figure
 
     series = ColumnDataSource({"row": [], "value": [], "expected": []})
     marks = ColumnDataSource({"row": [], "value": []})
     scores = ColumnDataSource({"row": [], "score": []})
-    table = ColumnDataSource({"row": [], "time": [], "what": []})
     status = Div(text="waiting for rows", width=900)
     select = Select(title="sensor", value="", options=[], width=250)
 
     shape: dict[str, Any] = {"width": 900, "x_axis_label": "row", "tools": "pan,wheel_zoom,reset,save"}
     chart = figure(title="latest rows", height=280, **shape)
     chart.line("row", "value", source=series, color=BLUE, legend_label="value")
-    chart.line("row", "expected", source=series, color=GREY, line_dash="dashed", legend_label="expected")
+    chart.line("row", "expected", source=series, color=ORANGE, line_dash="dashed", legend_label="expected")
     chart.scatter("row", "value", source=marks, color=RED, size=7, legend_label="anomaly")
     chart.legend.location, chart.legend.orientation = "top_left", "horizontal"
     below = figure(title="score; below zero is an alarm", height=180, x_range=chart.x_range, **shape)
     below.line("row", "score", source=scores, color=BLUE)
     below.add_layout(Span(location=0.0, dimension="width", line_color=RED, line_dash="dashed"))
-    columns = [
-        TableColumn(field="row", title="row", width=80),
-        TableColumn(field="time", title="time", width=180),
-        TableColumn(field="what", title="what", width=640),
-    ]
-    alarms = DataTable(source=table, columns=columns, width=900, height=240, index_position=None)
+    alarms = Div(text="", width=900, styles={"font-size": "13px"})
 
     def update() -> None:
         shown = snapshot(log, select.value)
@@ -93,7 +87,7 @@ def build_page(document: Any, log: LiveLog, title: str) -> None:
             select.value = select.value or shown["names"][0]
         status.text = shown["status"]
         series.data, marks.data = shown["series"], shown["marks"]
-        scores.data, table.data = shown["scores"], shown["alarms"]
+        scores.data, alarms.text = shown["scores"], shown["alarms"]
 
     document.title = f"maxnorm watch: {title}"
     document.add_root(
@@ -115,7 +109,7 @@ def snapshot(log: LiveLog, sensor: str) -> dict[str, Any] | None:
         wrong = np.array([one[j] for one in log.wrong])
         decisions = np.array(log.decisions)
         recent = list(log.alarms)[-SHOWN_ALARMS:][::-1]
-        changes = [alarm["row"] for alarm in log.alarms if alarm["kind"] == "change"]
+        changes = list(log.changed_rows)
     rows = n_rows - len(values) + 1 + np.arange(len(values))
     ended = "; the input has ended" if log.is_ended else ""
     last_change = f"; the process has changed at row {changes[-1]:,}" if changes else ""
@@ -127,12 +121,17 @@ def snapshot(log: LiveLog, sensor: str) -> dict[str, Any] | None:
         "series": {"row": rows, "value": values, "expected": expected},
         "marks": {"row": rows[wrong], "value": values[wrong]},
         "scores": {"row": rows, "score": decisions},
-        "alarms": {
-            "row": [alarm["row"] for alarm in recent],
-            "time": [alarm.get("time", "") for alarm in recent],
-            "what": [describe(alarm) for alarm in recent],
-        },
+        "alarms": table_of_alarms(recent),
     }
+
+
+def table_of_alarms(alarms: list[dict[str, Any]]) -> str:
+    """Return alarms as a table."""
+    rows = [("row", "time", "what")]
+    rows += [(f"{alarm['row']:,}", alarm.get("time", ""), describe(alarm)) for alarm in alarms]
+    style = "padding: 2px 14px 2px 0; vertical-align: top"
+    lines = ["".join(f'<td style="{style}">{escape(cell)}</td>' for cell in row) for row in rows]
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def describe(alarm: dict[str, Any]) -> str:

@@ -131,6 +131,7 @@ class LiveLog:
     wrong: deque[Array] = field(default_factory=lambda: deque(maxlen=WINDOW))
     decisions: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     alarms: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_ALARMS))
+    changed_rows: list[int] = field(default_factory=list)  #: rows at which the process has changed
 
     def __post_init__(self) -> None:
         self.lock = threading.Lock()  #: held while rows are added to what is shown
@@ -200,6 +201,7 @@ class LiveLog:
             self.n_rows += len(X)
             self.n_alarms += len(alarms)
             self.alarms.extend(alarms)
+            self.changed_rows += [int(alarm["row"]) for alarm in alarms if alarm["kind"] == "change"]
         return alarms
 
     def _compare(self, rows: Array) -> tuple[Array, Mask, Array]:

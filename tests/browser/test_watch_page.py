@@ -1,0 +1,168 @@
+"""The page of ``maxnorm watch`` in a real browser: Debian's Chromium, without a window.
+
+These tests are run by ``make test-browser``, which installs the browser and its driver.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+PATIENCE = 60  # seconds
+SCREENSHOTS = Path(os.environ.get("MAXNORM_SCREENSHOTS", "build/screenshots"))
+
+
+def make_log(n_rows, n_sensors=30, seed=0):
+    """Return lines of CSV: sensors with a rhythm, spikes, and a change of the process in the middle."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(n_rows)
+    factors = np.column_stack([np.sin(t / 40.0), np.cos(t / 40.0), np.sin(t / 17.0)])
+    first, second = rng.standard_normal((2, 3, n_sensors))
+    X = np.where((t < n_rows // 2)[:, None], factors @ first, factors @ second)
+    X += 0.05 * rng.standard_normal(X.shape)
+    X[rng.random(X.shape) < 0.002] += 8.0
+    X = X * 10.0 ** rng.uniform(-2, 4, n_sensors) + 3.0
+    names = ",".join(["time", *(f"sensor{j}" for j in range(n_sensors))])
+    lines = [f"{i}," + ",".join(f"{value:.6g}" for value in row) for i, row in enumerate(X)]
+    return [names, *lines]
+
+
+@pytest.fixture
+def browser():
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1000,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    service = webdriver.ChromeService("/usr/bin/chromedriver")
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def watch(tmp_path):
+    command = [sys.executable, "-m", "maxnorm", "watch", "-", "--port", "0"]
+    command += ["--model", str(tmp_path / "watch.maxnorm")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        address = None
+        while address is None:
+            line = process.stderr.readline()
+            assert line, "the command has ended"
+            found = re.search(r"open (http://127\.0\.0\.1:\d+/)", line)
+            address = found and found[1]
+        yield process, address, tmp_path / "watch.maxnorm"
+        process.kill()
+
+
+def shown_text(driver):
+    """Return the text of a page, also within the shadow roots of its widgets."""
+    return driver.execute_script(
+        """
+        const texts = [];
+        const collect = node => {
+          if (node.shadowRoot) collect(node.shadowRoot);
+          for (const child of node.childNodes) {
+            if (child.nodeType === 3) texts.push(child.textContent);
+            else if (!["STYLE", "SCRIPT"].includes(child.nodeName)) collect(child);
+          }
+        };
+        collect(document.body);
+        return texts.join(" ");
+        """
+    )
+
+
+def wait_for(driver, pattern):
+    """Wait until the text of the page matches a pattern, and return the match."""
+    return WebDriverWait(driver, PATIENCE, 0.2).until(lambda page: re.search(pattern, shown_text(page)))
+
+
+def test_the_page_shows_rows_alarms_and_changes_and_the_model_is_saved(watch, browser):
+    process, address, model = watch
+    lines = make_log(6000)
+    browser.get(address)
+    wait_for(browser, "waiting for rows")
+    start = time.monotonic()
+    for first in range(0, len(lines), 100):  # a thousand rows per second
+        process.stdin.write("\n".join(lines[first : first + 100]) + "\n")
+        process.stdin.flush()
+        time.sleep(max(0.0, start + first / 1000 - time.monotonic()))
+    wait_for(browser, r"6,000\s+rows")
+    text = wait_for(browser, r"the process has changed at row ([\d,]+)")
+    assert abs(int(text[1].replace(",", "")) - 3001) <= 50
+    wait_for(browser, r"5,9\d\d\s+\d+\s+sensor\d+: \S+ instead of about")  # a late alarm
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    browser.save_screenshot(str(SCREENSHOTS / "watch.png"))
+
+    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    addresses = [
+        entry["params"]["request"]["url"]
+        for entry in requests
+        if entry["method"] == "Network.requestWillBeSent"
+    ]
+    outside = [one for one in addresses if not one.startswith((address, "data:", "blob:", "chrome:"))]
+    assert outside == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 143
+    assert model.exists()
+
+
+def test_the_sensor_can_be_chosen(watch, browser):
+    process, address, _ = watch
+    process.stdin.write("\n".join(make_log(300)) + "\n")
+    process.stdin.flush()
+    browser.get(address)
+    wait_for(browser, r"300\s+rows")  # although no further row arrives
+    chosen = browser.execute_script(
+        """
+        const document_ = Bokeh.documents[0];
+        const select = document_.all_models ? [...document_.all_models].find(m => m.type === "Select") : null;
+        select.value = "sensor7";
+        return select.options.length;
+        """
+    )
+    assert chosen == 30
+
+    def is_shown(page):
+        return page.execute_script(
+            """
+            const lines = [...Bokeh.documents[0].all_models].filter(m => m.type === "ColumnDataSource"
+              && m.data.expected);
+            return lines.length > 0 && Math.abs(lines[0].data.value[0] - arguments[0]) < 1e-6;
+            """,
+            float(make_log(300)[1].split(",")[8]),
+        )
+
+    WebDriverWait(browser, PATIENCE, 0.2).until(is_shown)
+
+
+def test_the_report_opens_offline(tmp_path, browser):
+    data = tmp_path / "log.csv"
+    data.write_text("\n".join(make_log(2000)) + "\n")
+    subprocess.run([sys.executable, "-m", "maxnorm", "clean", str(data), "-q"], check=True)
+    browser.get((tmp_path / "log-cleaned" / "report.html").as_uri())
+    text = shown_text(browser)
+    assert "Where the anomalies are" in text
+    assert "changes of the process" in text
+    assert len(browser.find_elements(By.TAG_NAME, "svg")) >= 3
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    browser.save_screenshot(str(SCREENSHOTS / "report.png"))
+    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    addresses = [
+        entry["params"]["request"]["url"]
+        for entry in requests
+        if entry["method"] == "Network.requestWillBeSent"
+    ]
+    assert all(one.startswith(("file:", "data:")) for one in addresses)
