@@ -26,9 +26,11 @@ class SegmentRule(NamedTuple):
     judged: int = 3000  #: rows by which the place of the change is found, spread over the table
     end: float = 0.25  #: share of the rows at both ends from whose models a change is looked for at first
     moves: int = 2  #: times that its place is improved
+    short: int = 6000  #: rows of a table, up to which it is also looked for from
+    starts: tuple[float, ...] = (0.5, 0.35, 0.65)  #: these shares of the rows
     largest: float = 4.0  #: standard deviations that count for one entry, so that some may be wrong
     near: int = 50  #: rows before and after the place of a change that decide whether there is one
-    least_loss: float = 0.75  #: log-likelihood per entry of these rows that the other model loses
+    least_loss: float = 1.25  #: log-likelihood per entry of these rows that the other model loses
 
 
 SEGMENTS = SegmentRule()
@@ -70,9 +72,24 @@ def find_changes(X: Array, fit: Fit, least_rows: int | None = None) -> list[int]
 
 
 def best_split(X: Array, fit: Fit, least_rows: int) -> Split:
-    """Return the best place to divide a table."""
-    size = max(round(SEGMENTS.end * len(X)), least_rows)
-    split = improve(X, X[:size], X[-size:], fit, least_rows)
+    """Return the best place to divide a table.
+
+    The search starts from models of both ends of the table. In a short table, in which these may know too few
+    states of the process, other starts follow.
+    """
+    n = len(X)
+    size = max(round(SEGMENTS.end * n), least_rows)
+    split = moved(X, improve(X, X[:size], X[-size:], fit, least_rows), fit, least_rows)
+    if n <= SEGMENTS.short:
+        for start in SEGMENTS.starts:
+            if split.loss < SEGMENTS.least_loss:
+                row = min(max(round(start * n), least_rows), n - least_rows)
+                split = max(split, moved(X, Split(row, 0.0), fit, least_rows), key=lambda one: one.loss)
+    return split
+
+
+def moved(X: Array, split: Split, fit: Fit, least_rows: int) -> Split:
+    """Return a better place to divide a table, given a place to start from."""
     for _ in range(SEGMENTS.moves):
         row = split.row
         split = improve(X, X[:row], X[row:], fit, least_rows)
