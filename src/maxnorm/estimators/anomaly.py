@@ -34,6 +34,8 @@ REASONS = 3  # features that are named for an anomalous row
 class Explanation(NamedTuple):
     """Why rows are anomalous: two data frames of pandas.
 
+    It is a named tuple, so that the two can be unpacked or read by name.
+
     Attributes
     ----------
     entries : DataFrame
