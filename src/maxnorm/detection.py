@@ -28,7 +28,8 @@ class StreamRule:
     scores: int = 2000  #: last scores, from which the limit follows
     usual_limit: float = 3.0  #: limit before it is known
     features_per_component: int = 3  #: of the model, which has spare components,
-    most_components: int = 20  #: but not more than these
+    few_components: int = 5  #: but not fewer than these, or half the number of features,
+    most_components: int = 20  #: and not more than these
     least_rows: int = 500  #: of a process, before which no change of it is noticed
     window: int = 160  #: last rows that are kept; the process has changed if in
     last: int = 32  #: most of the last of them
@@ -40,7 +41,8 @@ class StreamRule:
 
     def n_components(self, n_features: int) -> int:
         """Return the number of components of the model of a stream."""
-        return min(max(n_features // self.features_per_component, 1), self.most_components)
+        wanted = max(n_features // self.features_per_component, self.few_components)
+        return max(min(wanted, n_features // 2, self.most_components), 1)
 
 
 STREAM = StreamRule()

@@ -19,7 +19,7 @@ from maxnorm.cli import main
 PATIENCE = 120  # seconds
 
 
-def make_log(n=1500, p=8, seed=0):
+def make_log(n=1400, p=8, seed=0):
     """Return a log of sensors with other units, a change after half of the rows, and its spikes."""
     rng = np.random.default_rng(seed)
     t = np.arange(n)
@@ -46,7 +46,7 @@ def test_a_log_is_cleaned(tmp_path):
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert summary["gaps filled"] == 1
-    assert "row 751" in summary["changes"]
+    assert "row 701" in summary["changes"]
     folder = tmp_path / "log-cleaned"
     assert {path.name for path in folder.iterdir()} == {"log.csv", "anomalies.csv", "report.html"}
     cleaned = pd.read_csv(folder / "log.csv")
@@ -94,10 +94,10 @@ def test_alarms_are_written_as_lines_of_json(tmp_path):
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
     alarms = [json.loads(line) for line in done.stdout.splitlines()]
     rows = {alarm["row"] - 1 for alarm in alarms if alarm["kind"] == "row"}
-    late = {int(i) for i in np.flatnonzero(spikes.any(axis=1)) if not 750 <= i < 1000}
+    late = {int(i) for i in np.flatnonzero(spikes.any(axis=1)) if not 700 <= i < 900}
     assert len(rows & late) > 0.8 * len(late)
     changes = [alarm["row"] for alarm in alarms if alarm["kind"] == "change" and alarm["change"] != "drift"]
-    assert min(abs(row - 751) for row in changes) <= 50
+    assert min(abs(row - 701) for row in changes) <= 50
     entry = next(alarm for alarm in alarms if alarm["kind"] == "row")["entries"][0]
     assert set(entry) == {"sensor", "value", "expected", "deviation"}
     detector = maxnorm.load(tmp_path / "m.maxnorm")

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from maxnorm.core.types import Array
 
-ENOUGH_BEYOND = 1.0  # expected number of scores beyond the limit; with less it follows from chi-squared
+ENOUGH_BEYOND = 2.0  # expected number of scores beyond the limit; with less it follows from chi-squared
 # Scores are those of anomalies if they are this much farther from the median than one that the bulk of the
 # scores suggests to be so rare.
 FARTHER, RARE = 1.35, 1e-4

@@ -79,8 +79,9 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     ----------
     estimator : MaxNormDecomposition, OnlineRobustPCA or None, default=None
         The model of the data, which must have its default settings of ``center``, ``scale``, ``noise`` and
-        the weights. None means ``MaxNormDecomposition()``, in streams with one component per three features
-        and at most 20, because the first rows do not show what components later ones need.
+        the weights. None means ``MaxNormDecomposition()``, in streams with one component per three features,
+        at least 5 (or half the number of features) and at most 20, because the first rows do not show what
+        components later ones need.
     alarm_rate : float, default=0.01
         Share of usual rows that may be called anomalous, above 0 and at most 0.5.
     lags : int, default=0
@@ -127,9 +128,9 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     >>> import numpy as np
     >>> from maxnorm import AnomalyDetector
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((1000, 1)) * [1.0, 2.0, 1e3, 1e-3] + 0.1 * [1.0, 2.0, 1e3, 1e-3]
-    >>> X += 0.1 * rng.standard_normal(X.shape) * [1.0, 2.0, 1e3, 1e-3]
-    >>> X[10] = [1.0, 2.0, -1e3, 1e-3]
+    >>> X = rng.standard_normal((1000, 1)) + 0.1 * rng.standard_normal((1000, 4))
+    >>> X[10] = [1.0, 1.0, -1.0, 1.0]
+    >>> X *= [1.0, 50.0, 1e3, 1e-3]  # units do not matter
     >>> detector = AnomalyDetector(random_state=0).fit(X)
     >>> int(detector.predict(X)[10])
     -1
