@@ -28,6 +28,7 @@ from maxnorm.streams.stream import needs
 
 FOLDS, FEW_ROWS = 5, 2000  # scores are cross-validated if the rows are fewer
 LARGEST_SAMPLE = 5000  # rows of which the scores are computed otherwise
+ENTRY_SHARE = 0.2  # of the rate of false alarms, for single entries
 REASONS = 3  # features that are named for an anomalous row
 
 
@@ -411,8 +412,8 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     def explain(self, X: Samples) -> Explanation:
         """Return tables of the anomalous entries and of the anomalous rows, which needs pandas.
 
-        An entry is compared with what the other entries of its row predict for it. Of the entries of usual
-        rows, a share of ``alarm_rate`` divided by the number of features is called anomalous.
+        An entry is compared with what the other entries of its row predict for it. A fifth of ``alarm_rate``
+        is the share of usual rows of which an entry is called anomalous.
 
         Parameters
         ----------
@@ -484,7 +485,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     @property
     def deviation_limit_(self) -> float:
         """The deviation, in standard deviations, beyond which an entry is anomalous."""
-        return -float(ndtri(0.5 * self.alarm_rate / self.n_features_in_))
+        return -float(ndtri(0.5 * ENTRY_SHARE * self.alarm_rate / self.n_features_in_))
 
     @property
     def changes_(self) -> list[Change]:
