@@ -47,7 +47,10 @@ def restart(state: State, n_samples: int) -> State:
     n_samples : int
         Number of these samples, which are to be learnt from again.
     """
-    return first_of_process(state, state.n_samples - n_samples, has_chosen_rank=True)
+    first, drift = state.n_samples - n_samples, state.drift or Drift()
+    earlier = tuple(change for change in drift.changes if change.sample < first)
+    state = replace(state, drift=replace(drift, changes=earlier))
+    return first_of_process(state, first, has_chosen_rank=True)
 
 
 def first_of_process(state: State, n_samples: int, *, has_chosen_rank: bool) -> State:

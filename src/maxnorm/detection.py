@@ -24,12 +24,14 @@ class StreamRule:
     entries: int = 2**19  #: or as many as have so many entries
     memory: int = 4000  #: rows over which they are spread, or fewer if the model counts fewer
     first: int = 20  #: row after which rows are judged; the judgement is then renewed at twice this row, ...
-    refresh: int = 80  #: ... and finally after so many rows
+    refresh: int = 100  #: ... and finally after so many rows
     scores: int = 2000  #: last scores, from which the limit follows
     usual_limit: float = 3.0  #: limit before it is known
     features_per_component: int = 3  #: of the model, which has spare components,
     few_components: int = 5  #: but not fewer than these, or half the number of features,
     most_components: int = 20  #: and not more than these
+    minority: float = 0.3  #: share of anomalies among the last rows up to which they count for the model
+    weight_of_anomaly: float = 0.01  #: only so much
     least_rows: int = 500  #: of a process, before which no change of it is noticed
     window: int = 160  #: last rows that are kept; the process has changed if in
     last: int = 32  #: most of the last of them
@@ -60,6 +62,7 @@ class Memory:
     n_seen: int = 0  #: rows of the stream
     n_process: int = 0  #: rows since the last change
     n_changes: int = 0  #: changes of the model that are taken into account
+    alarm_share: float = 0.0  #: share of anomalies among the last rows
 
     @classmethod
     def empty(cls, n_features: int, lags: int) -> Memory:
@@ -89,6 +92,18 @@ class Memory:
         self.scores = np.concatenate([self.scores, surprise])[-STREAM.scores :]
         self.n_seen += len(rows)
         self.n_process += len(rows)
+
+    def sample_weights(self, alarms: Mask) -> Array | None:
+        """Return how much rows that follow count for the model, given which are anomalies; None if all alike.
+
+        Anomalies hardly count, unless they are so many that the model has to follow them.
+        """
+        weights = np.ones(len(alarms))
+        for i, is_alarm in enumerate(alarms.tolist()):
+            self.alarm_share += (is_alarm - self.alarm_share) / STREAM.last
+            if is_alarm and self.alarm_share < STREAM.minority:
+                weights[i] = STREAM.weight_of_anomaly
+        return None if weights.min() == 1.0 else weights
 
     def begin_process(self, n_rows: int) -> None:
         """Forget all rows of the past but the last ones, which are the first of a new process."""
@@ -123,7 +138,11 @@ class Judge:
 
     def __call__(self, rows: Array) -> Array:
         """Return the surprise of rows; that of rows without entries, or before any other, is zero."""
-        return np.zeros(len(rows)) if self._comparison is None else np.nan_to_num(self._comparison(rows))
+        if self._comparison is None:
+            return np.zeros(len(rows))
+        surprise = self._comparison(rows)
+        surprise[np.isnan(surprise)] = 0.0
+        return surprise
 
     def rows_of_new_process(self, rows: Array) -> int:
         """Return how many of the last rows belong to a new process; zero if there is none.

@@ -90,6 +90,7 @@ def _check_detector(detector: Any, n_features: int) -> None:
     _check_incomplete_array(memory.scores, "scores", len(memory.scores))
     for name in ("n_seen", "n_process", "n_changes"):
         _check_integer(getattr(memory, name), name, least=0)
+    _check_number(memory.alarm_share, "the share of alarms", least=0.0)
     _check_number(judge.limit, "the limit of the scores")
     if judge.model is not None:
         _check_factor_model(judge.model, judge.model.gauge, p, judge.model.n_components)

@@ -36,7 +36,7 @@ OBSERVED_SHARES = (
     1.0,
 )  # shares of observed entries for which the views are put on scales
 SHARPNESS = 2.0  # of the smooth maximum of the views
-EQUAL = 1e-12  # squared distance of equal rows, in units of the largest one
+EQUAL = 1e-6  # distance of equal rows, in units of that of the nearest tenth
 SMALLEST = 1e-9  # value of a view; usual ones are of order one
 LEAST_SPREAD = 1e-2  # distance of median and upper decile of the logarithm of a view
 BLOCK_ENTRIES = 2**21  # distances that are in memory at a time
@@ -88,10 +88,11 @@ class Past(NamedTuple):
             if are_past:
                 own = np.arange(len(Y))
                 squares[own, start + own] = 0.0
-            nearest = np.sort(np.partition(squares, n_nearest, axis=1)[:, : n_nearest + 1], axis=1)
-            is_same = nearest[:, 0] <= EQUAL * squares.max(axis=1)
-            roots = np.sqrt(np.maximum(nearest, 0.0))
-            isolation[block] = np.where(is_same, roots[:, 1:].mean(axis=1), roots[:, :-1].mean(axis=1))
+            squares.partition(n_nearest, axis=1)
+            roots = np.sqrt(np.maximum(squares[:, : n_nearest + 1], 0.0))
+            total, least, largest = roots.sum(axis=1), roots.min(axis=1), roots[:, -1]
+            is_same = least <= EQUAL * largest
+            isolation[block] = (total - np.where(is_same, least, largest)) / n_nearest
         return isolation / np.sqrt(np.maximum(observed.sum(axis=1), 1))
 
 

@@ -265,7 +265,7 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
         memory, judge = self._memory, self._judge
         surprise = judge(rows)
         decision = judge.limit - surprise
-        self.estimator_.partial_fit(rows)
+        self.estimator_.partial_fit(rows, sample_weight=memory.sample_weights(decision < 0.0))
         length = self._counted_rows if self._is_drifting else STREAM.memory
         memory.remember(rows, surprise if judge.is_ready else np.empty(0), decision < 0.0, length)
         if self._rows_until_renewal() == STREAM.refresh or memory.n_process in self._first_renewals:
@@ -293,20 +293,19 @@ class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[
     def _follow_changes(self) -> None:
         """Forget rows before a change of the process, which the model or a flood of anomalies has shown."""
         memory, estimator = self._memory, self.estimator_
+        is_known = estimator._has_data and memory.n_process >= STREAM.least_rows
+        n_rows = self._judge.rows_of_new_process(memory.recent) if is_known else 0
         if estimator._has_data:
             estimator.flush()
         changes = [change for change in self.changes_ if change.kind != "drift"]
-        if len(changes) > memory.n_changes:
+        if len(changes) > memory.n_changes and (changes[-1].kind == "new" or not n_rows):
             memory.n_changes = len(changes)
             memory.forget_before(changes[-1].sample)
-            return
-        is_known = estimator._has_data and memory.n_process >= STREAM.least_rows
-        n_rows = self._judge.rows_of_new_process(memory.recent) if is_known else 0
-        if n_rows:
+        elif n_rows:
             estimator._progress = Progress(restart(estimator._progress.state, n_rows))
             estimator.partial_fit(memory.recent[-n_rows:])
             estimator.flush()
-            memory.n_changes += 1
+            memory.n_changes = len([change for change in self.changes_ if change.kind != "drift"])
             memory.begin_process(n_rows)
 
     def _renew(self) -> None:
