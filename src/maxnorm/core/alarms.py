@@ -42,8 +42,8 @@ def alarm_limit(scores: Array, alarm_rate: float, n_features: int) -> float:
     if not len(scores):
         return math.inf
     if len(scores) * alarm_rate < ENOUGH_BEYOND:
-        middle, upper = np.quantile(scores, (0.5, 0.8))
-        logs = np.log(chi2.isf((0.5, 0.2, alarm_rate), n_features))
+        middle, upper = np.quantile(scores, (0.5, 0.9))
+        logs = np.log(chi2.isf((0.5, 0.1, alarm_rate), n_features))
         return float(middle + (upper - middle) * (logs[2] - logs[0]) / (logs[1] - logs[0]))
     middle, rare = float(np.median(scores)), tail_quantile(scores, RARE)
     usual = scores[scores <= middle + FARTHER * (rare - middle)]
