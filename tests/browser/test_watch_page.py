@@ -98,8 +98,7 @@ def test_the_page_shows_rows_alarms_and_changes_and_the_model_is_saved(watch, br
         process.stdin.flush()
         time.sleep(max(0.0, start + first / 1000 - time.monotonic()))
     wait_for(browser, r"6,000\s+rows")
-    text = wait_for(browser, r"the process has changed at row ([\d,]+)")
-    assert abs(int(text[1].replace(",", "")) - 3001) <= 50
+    wait_for(browser, r"the process has changed at row [\d, ]*\b(2,9[5-9]\d|3,0[0-4]\d)\b")
     wait_for(browser, r"5,9\d\d\s+\d+\s+sensor\d+: \S+ instead of about")  # a late alarm
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     browser.save_screenshot(str(SCREENSHOTS / "watch.png"))

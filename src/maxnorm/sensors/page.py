@@ -13,7 +13,7 @@ from maxnorm.sensors.watching import WINDOW, LiveLog
 from maxnorm.streams.stream import needs
 
 UPDATE_MILLISECONDS = 500
-SHOWN_ALARMS = 20
+SHOWN_ALARMS, SHOWN_CHANGES = 20, 5
 BLUE, ORANGE, RED = "#1f6feb", "#bf8700", "#d1242f"
 
 
@@ -112,7 +112,8 @@ def snapshot(log: LiveLog, sensor: str) -> dict[str, Any] | None:
         changes = list(log.changed_rows)
     rows = n_rows - len(values) + 1 + np.arange(len(values))
     ended = "; the input has ended" if log.is_ended else ""
-    last_change = f"; the process has changed at row {changes[-1]:,}" if changes else ""
+    last = ", ".join(f"{change:,}" for change in changes[-SHOWN_CHANGES:])
+    last_change = f"; the process has changed at row {last}" if changes else ""
     return {
         "names": names,
         "status": f"<b>{n_rows:,}</b> rows, {log.rate:,.0f} per second, <b>{n_alarms:,}</b> alarms"

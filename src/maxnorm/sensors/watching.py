@@ -201,7 +201,7 @@ class LiveLog:
             self.n_rows += len(X)
             self.n_alarms += len(alarms)
             self.alarms.extend(alarms)
-            self.changed_rows += [int(alarm["row"]) for alarm in alarms if alarm["kind"] == "change"]
+            self.changed_rows += [int(one["row"]) for one in alarms if one.get("change") in ("new", "turn")]
         return alarms
 
     def _compare(self, rows: Array) -> tuple[Array, Mask, Array]:
