@@ -38,6 +38,7 @@ FIRST_ROWS = 1000  # from which it is decided what the columns are
 NUMERIC_SHARE = 0.8  # of the cells of a column that must be numbers
 LINES = BatchLimits(lines=10_000)
 START_BYTES = 2**16  # by which line endings are recognised
+MOST_DECIMALS = 10  # of new values; columns with more have the full precision of the arithmetic
 DIGITS = 6  # significant digits of new values in columns with exponents or of binary formats
 
 
@@ -236,7 +237,8 @@ class TextTable(LogTable):
         if any("e" in cell.lower() for cell in cells):
             return f".{DIGITS}g"
         point = "," if self.layout.has_decimal_commas else "."
-        return f".{max((len(cell.partition(point)[2]) for cell in cells), default=DIGITS)}f"
+        decimals = max((len(cell.partition(point)[2]) for cell in cells), default=DIGITS)
+        return f".{decimals}f" if decimals <= MOST_DECIMALS else f".{MOST_DECIMALS}g"
 
     def write(self, path: Path, cleaned: Array, changed: Mask) -> None:
         with replacing(path) as part, self._open_for_writing(path, part) as file:
