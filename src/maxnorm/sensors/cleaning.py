@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from maxnorm.sensors.stuck import find_stuck
 MOST_ROWS = 2000  # of a segment, to which its model is fitted
 ROUNDS = 3  # in each of which the largest of adjacent deviations in time are found
 STICKS_OUT = 0.5  # share of a deviation in time by which an entry is off both its neighbours
-Kind = Literal["spike", "stuck"]
 
 
 @dataclass(frozen=True, eq=False)
