@@ -24,6 +24,7 @@ LAYERS = (
     ),  # what learns online
     (
         "streams",
+        "video",
         "dask",
         "persistence",
         "model_checks",

@@ -7,24 +7,30 @@ if TYPE_CHECKING:
         AnomalyDetector,
         Decomposition,
         Explanation,
+        FilmParts,
         MaxNormDecomposition,
         OnlineRobustPCA,
+        VideoBackground,
     )
     from maxnorm.estimators.completion import MaxNormCompletion
     from maxnorm.estimators.pcp import PrincipalComponentPursuit
     from maxnorm.persistence import load
     from maxnorm.streams import Stream, open_stream
+    from maxnorm.video import open_film
 
 __all__ = [
     "AnomalyDetector",
     "Decomposition",
     "Explanation",
+    "FilmParts",
     "MaxNormCompletion",
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
     "Stream",
+    "VideoBackground",
     "load",
+    "open_film",
     "open_stream",
 ]
 __version__ = "0.2.0.dev0"
@@ -33,6 +39,7 @@ __version__ = "0.2.0.dev0"
 _HOMES = {
     "Stream": "streams",
     "load": "persistence",
+    "open_film": "video",
     "open_stream": "streams",
 }
 

@@ -21,6 +21,7 @@ from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
 from maxnorm.core.precision import range_of
 from maxnorm.core.scales import Scales
+from maxnorm.core.scene import RULES, Scene
 from maxnorm.core.state import Selection, State, surrogate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.crowded import first_rows
@@ -29,6 +30,7 @@ from maxnorm.learner import Progress
 
 ONLINE_ATTRIBUTES = ("_progress",)
 DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
+FILM_ATTRIBUTES = ("frame_shape_", "_scene", "_dtype", "_unit")
 PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
 SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "_sklearn_output_config")
 LARGEST_LOG = 700.0  # the exponential of a larger number overflows
@@ -37,6 +39,8 @@ MERSENNE_TWISTER_WORDS = 624
 
 def learnt_attributes(estimator: Any) -> tuple[str, ...]:
     """Return the names of the attributes in which an estimator keeps what it has learnt."""
+    if _is_subtractor(estimator):
+        return FILM_ATTRIBUTES
     if _is_detector(estimator):
         return SHARED_ATTRIBUTES + DETECTOR_ATTRIBUTES
     return SHARED_ATTRIBUTES + (ONLINE_ATTRIBUTES if _is_online(estimator) else PURSUIT_ATTRIBUTES)
@@ -46,12 +50,19 @@ def _is_detector(estimator: Any) -> bool:
     return hasattr(estimator, "score_learn")
 
 
+def _is_subtractor(estimator: Any) -> bool:
+    return hasattr(estimator, "getBackgroundImage")
+
+
 def _is_online(estimator: Any) -> bool:
     return hasattr(estimator, "make_learner")
 
 
 def check_model(estimator: Any) -> None:
     """Check the parameters of an estimator and everything that it has learnt."""
+    if _is_subtractor(estimator):
+        _check_subtractor(estimator)
+        return
     for name, value in estimator.get_params(deep=False).items():
         if name in ("noise", "norm") and not isinstance(value, str):
             _check_numbers(value, name)
@@ -73,6 +84,42 @@ def check_model(estimator: Any) -> None:
         _check_objective(estimator.make_learner(), learnt.get("_progress"))
     else:
         estimator._check_parameters()
+
+
+def _check_subtractor(subtractor: Any) -> None:
+    subtractor._check_parameters()
+    learnt = {name: vars(subtractor).get(name) for name in FILM_ATTRIBUTES}
+    if all(value is None for value in learnt.values()):
+        return
+    shape, scene, unit = learnt["frame_shape_"], learnt["_scene"], learnt["_unit"]
+    _require(isinstance(shape, tuple) and len(shape) in (2, 3), "frame_shape_ is not the shape of a frame")
+    for size in shape:
+        _check_integer(size, "frame_shape_", least=1)
+    _require(isinstance(learnt["_dtype"], str), "the type of the frames is not known")
+    _require(np.dtype(learnt["_dtype"]).kind in "biuf", "the type of the frames is not known")
+    _check_number(unit, "the unit", least=0.0)
+    _require(unit > 0.0 and isinstance(scene, Scene), "a part of the subtractor is missing")
+    height, width = (-(-size // subtractor._factor) for size in shape[:2])
+    channels = 1 if len(shape) == 2 else shape[2]
+    _check_scene(scene, height, width, channels)
+
+
+def _check_scene(scene: Scene, height: int, width: int, channels: int) -> None:
+    size, single = (height, width), np.float32
+    _check_array(scene.background, "background", channels, *size, dtype=single)
+    n_neighbourhoods = len(RULES.halves)
+    _check_array(scene.scales, "scales", n_neighbourhoods, *size, dtype=single, least=0.0)
+    _check_array(scene.blinks, "blinks", *size, dtype=single, least=0.0)
+    _check_array(scene.suspicion, "suspicion", *size, dtype=single, least=0.0)
+    _check_array(scene.ages, "ages", *size, dtype=np.int32, least=0)
+    _check_array(scene.raw, "raw", *size, dtype=bool)
+    _check_array(scene.covered, "covered", *size, dtype=bool)
+    _require(isinstance(scene.first, np.ndarray), "the first frames are missing")
+    _check_array(scene.first, "first", len(scene.first), *size, channels, dtype=scene.first.dtype)
+    _check_number(scene.brightness, "brightness")
+    _check_integer(scene.n_frames, "n_frames", least=1)
+    _check_integer(scene.stride, "stride", least=1)
+    _check_integer(scene.n_floods, "n_floods", least=0)
 
 
 def _check_detector(detector: Any, n_features: int) -> None:

@@ -34,6 +34,7 @@ from maxnorm.core.drift import Change, Drift
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.scales import Scales
+from maxnorm.core.scene import Scene
 from maxnorm.core.state import Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -59,6 +60,7 @@ ESTIMATORS = (
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "VideoBackground",
 )
 VALUES = {
     cls.__name__: cls
@@ -76,6 +78,7 @@ VALUES = {
         Change,
         Memory,
         Judge,
+        Scene,
         noise.CappedL1,
         noise.L1,
         noise.L21,

@@ -19,6 +19,7 @@ from maxnorm.cli.inspect import inspect
 from maxnorm.cli.interruption import handle_signals
 from maxnorm.cli.reproduce import reproduce
 from maxnorm.cli.shell_completion import completion
+from maxnorm.cli.video import video
 from maxnorm.cli.watch import watch
 
 
@@ -45,5 +46,5 @@ def main() -> None:
     """
 
 
-for command in (clean, watch, fit, decompose, complete, inspect, demo, reproduce, completion):
+for command in (clean, watch, video, fit, decompose, complete, inspect, demo, reproduce, completion):
     main.add_command(command)

@@ -42,11 +42,13 @@ class RowProgress:
 
 
 @contextmanager
-def show_row_progress(title: str, n_rows: int | None, first_row: int = 0) -> Iterator[RowProgress]:
+def show_row_progress(
+    title: str, n_rows: int | None, first_row: int = 0, unit: str = "rows"
+) -> Iterator[RowProgress]:
     """Show the number of rows processed, their rate and the remaining time on standard error.
 
     Nothing is displayed if standard error is not a terminal. ``n_rows`` is None if the number of rows is not
-    known; ``first_row`` is the number of rows that were processed before.
+    known; ``first_row`` is the number of rows that were processed before, and ``unit`` what they are called.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -54,7 +56,7 @@ def show_row_progress(title: str, n_rows: int | None, first_row: int = 0) -> Ite
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
+        TextColumn("{task.completed:,.0f} " + unit),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),

@@ -10,3 +10,6 @@ Array: TypeAlias = NDArray[np.floating[Any]]
 
 Mask: TypeAlias = NDArray[np.bool_]
 """Array of booleans; True marks the observed entries of a batch, or the rows that are selected."""
+
+AnyArray: TypeAlias = NDArray[Any]
+"""An array of numbers or truth values of any type, such as a frame of a film or a mask."""

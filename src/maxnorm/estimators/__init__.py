@@ -5,13 +5,16 @@ from maxnorm.estimators.anomaly import AnomalyDetector, Explanation
 from maxnorm.estimators.completion import MaxNormCompletion
 from maxnorm.estimators.decomposition import MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.estimators.pcp import PrincipalComponentPursuit
+from maxnorm.estimators.video import FilmParts, VideoBackground
 
 __all__ = [
     "AnomalyDetector",
     "Decomposition",
     "Explanation",
+    "FilmParts",
     "MaxNormCompletion",
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "VideoBackground",
 ]

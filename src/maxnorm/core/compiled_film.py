@@ -1,0 +1,207 @@
+"""The loops of :mod:`maxnorm.core.film_loops` compiled by Numba, which is installed by the extra ``fast``.
+
+The docstrings there hold here as well. Each loop reads its arrays once.
+"""
+
+import numba
+import numpy as np
+
+from maxnorm.core.types import AnyArray
+
+_compiled = numba.njit(
+    cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, nogil=True, error_model="numpy"
+)
+
+
+@_compiled
+def residual(frame: AnyArray, background: AnyArray, brightness: float) -> AnyArray:
+    """Return ``frame - brightness * background``, channels first."""
+    h, w, c = frame.shape
+    out = np.empty((c, h, w), np.float32)
+    a = np.float32(brightness)
+    for k in range(c):
+        for i in range(h):
+            for j in range(w):
+                out[k, i, j] = np.float32(frame[i, j, k]) - a * background[k, i, j]
+    return out
+
+
+@_compiled
+def box_mean(planes: AnyArray, half: int) -> AnyArray:
+    """Return the mean over the square of ``2 half + 1`` pixels around each pixel that are in the image."""
+    c, h, w = planes.shape
+    out = np.empty((c, h, w), np.float32)
+    rows = np.empty(w, np.float32)
+    full = np.float32(1.0) / np.float32(2 * half + 1)
+    for k in range(c):
+        sums = np.zeros(w, np.float64)  # in double precision: a running sum collects rounding errors
+        for i in range(min(half, h)):
+            for j in range(w):
+                sums[j] += planes[k, i, j]
+        for i in range(h):
+            if i + half < h:
+                for j in range(w):
+                    sums[j] += planes[k, i + half, j]
+            if i - half - 1 >= 0:
+                for j in range(w):
+                    sums[j] -= planes[k, i - half - 1, j]
+            share = 1.0 / (min(i + half, h - 1) - max(i - half, 0) + 1)
+            for j in range(w):
+                rows[j] = sums[j] * share
+            for j in range(half, w - half):
+                total = np.float32(0.0)
+                for m in range(-half, half + 1):
+                    total += rows[j + m]
+                out[k, i, j] = total * full
+            for j in range(w):
+                if j < half or j >= w - half:
+                    first, last = max(j - half, 0), min(j + half, w - 1)
+                    total = np.float32(0.0)
+                    for m in range(first, last + 1):
+                        total += rows[m]
+                    out[k, i, j] = total / np.float32(last - first + 1)
+    return out
+
+
+@_compiled
+def contrast(
+    residuals: AnyArray, background: AnyArray, brightness: float, slack: float
+) -> tuple[AnyArray, AnyArray]:
+    """Return how far a pixel is from the background, before and after an allowance for shadows."""
+    c, h, w = residuals.shape
+    a, most = np.float32(brightness), np.float32(slack)
+    distance = np.empty((h, w), np.float32)
+    for i in range(h):
+        for j in range(w):
+            distance[i, j] = abs(residuals[0, i, j])
+    for k in range(1, c):
+        for i in range(h):
+            for j in range(w):
+                distance[i, j] = max(distance[i, j], abs(residuals[k, i, j]))
+    if slack <= 0.0:
+        return distance, distance
+    lenient = np.empty((h, w), np.float32)
+    for i in range(h):
+        for j in range(w):
+            norm, product = np.float32(1e-3), np.float32(0.0)
+            for k in range(c):
+                shade = a * background[k, i, j]
+                norm += shade * shade
+                product += shade * residuals[k, i, j]
+            share = min(max(-product / norm, np.float32(0.0)), most) * a
+            largest = np.float32(0.0)
+            for k in range(c):
+                largest = max(largest, abs(residuals[k, i, j] + share * background[k, i, j]))
+            lenient[i, j] = largest
+    return distance, lenient
+
+
+@_compiled
+def score(
+    lenient: AnyArray,
+    limits: AnyArray,
+    coarse: AnyArray | None,
+    fine: AnyArray,
+    sharpness: float,
+    scores: AnyArray,
+) -> None:
+    """Raise ``scores`` to the distances divided by their limits."""
+    h, w = lenient.shape
+    if coarse is None:
+        for i in range(h):
+            for j in range(w):
+                scores[i, j] = max(scores[i, j], lenient[i, j] / limits[i, j])
+    else:
+        c = coarse.shape[0]
+        for i in range(h):
+            for j in range(w):
+                ratio = lenient[i, j] / limits[i, j]
+                if ratio > scores[i, j]:
+                    norm, product = np.float32(0.0), np.float32(0.0)
+                    for k in range(c):
+                        norm += coarse[k, i, j] * coarse[k, i, j]
+                        product += coarse[k, i, j] * fine[k, i, j]
+                    if product > np.float32(sharpness) * norm:
+                        scores[i, j] = ratio
+
+
+@_compiled
+def majority(mask: AnyArray, half: int) -> AnyArray:
+    """Return which pixels have more foreground than background in the square around them."""
+    h, w = mask.shape
+    out = np.empty((h, w), np.bool_)
+    column = np.zeros(w, np.int32)
+    for i in range(min(half, h)):
+        for j in range(w):
+            column[j] += mask[i, j]
+    for i in range(h):
+        if i + half < h:
+            for j in range(w):
+                column[j] += mask[i + half, j]
+        if i - half - 1 >= 0:
+            for j in range(w):
+                column[j] -= mask[i - half - 1, j]
+        rows = min(i + half, h - 1) - max(i - half, 0) + 1
+        for j in range(w):
+            first, last = max(j - half, 0), min(j + half, w - 1)
+            total = 0
+            for m in range(first, last + 1):
+                total += column[m]
+            out[i, j] = 2 * total > rows * (last - first + 1)
+    return out
+
+
+@_compiled
+def follow_quantile(
+    scales: AnyArray, distance: AnyArray, learns: AnyArray, up: float, down: float, least: float
+) -> None:
+    """Multiply the scale of a pixel by ``up`` where its distance is larger, and by ``down`` elsewhere."""
+    h, w = scales.shape
+    rise, fall, floor = np.float32(up), np.float32(down), np.float32(least)
+    for i in range(h):
+        for j in range(w):
+            if learns[i, j]:
+                factor = rise if distance[i, j] > scales[i, j] else fall
+                scales[i, j] = max(scales[i, j] * factor, floor)
+
+
+@_compiled
+def follow_background(background: AnyArray, residuals: AnyArray, gains: AnyArray, largest: float) -> None:
+    """Move the background by ``gains`` times the residual, which counts up to ``largest``."""
+    c, h, w = background.shape
+    top = np.float32(largest)
+    for k in range(c):
+        for i in range(h):
+            for j in range(w):
+                background[k, i, j] += gains[i, j] * min(max(residuals[k, i, j], -top), top)
+
+
+@_compiled
+def measure_blobs(
+    labels: AnyArray, n_blobs: int, ages: AnyArray, frame: AnyArray, background: AnyArray, brightness: float
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Return the sizes and ages of blobs, and the edges of frame and background along their outlines."""
+    h, w = labels.shape
+    c, a = frame.shape[2], np.float32(brightness)
+    sizes, oldest = np.zeros(n_blobs + 1, np.int64), np.zeros(n_blobs + 1, np.int64)
+    frame_edges, background_edges = np.zeros(n_blobs + 1), np.zeros(n_blobs + 1)
+    for i in range(h):
+        for j in range(w):
+            blob = labels[i, j]
+            sizes[blob] += 1
+            if blob == 0:
+                continue
+            oldest[blob] = max(oldest[blob], ages[i, j])
+            if i < 2 or j < 2 or i >= h - 2 or j >= w - 2:
+                continue
+            if labels[i - 1, j] == 0 or labels[i + 1, j] == 0:
+                for k in range(c):
+                    step = np.float32(frame[i + 2, j, k]) - np.float32(frame[i - 2, j, k])
+                    frame_edges[blob] += abs(step)
+                    background_edges[blob] += abs(a * (background[k, i + 2, j] - background[k, i - 2, j]))
+            if labels[i, j - 1] == 0 or labels[i, j + 1] == 0:
+                for k in range(c):
+                    step = np.float32(frame[i, j + 2, k]) - np.float32(frame[i, j - 2, k])
+                    frame_edges[blob] += abs(step)
+                    background_edges[blob] += abs(a * (background[k, i, j + 2] - background[k, i, j - 2]))
+    return sizes, oldest, frame_edges, background_edges

@@ -1,0 +1,478 @@
+"""The scene before a fixed camera: its background, and what moves in front of it.
+
+A film without foreground is a low-rank matrix of rank one: each frame is the background times the brightness
+of that frame, ``z = r l + e``. The coefficient r is found robustly from a small part of the pixels, and the
+background l follows the frames wherever no foreground covers it. What makes the mask is the comparison of
+the residual ``e`` with the scale that each pixel had in the past, at several sizes of neighbourhood:
+
+- a single pixel sees fine detail, but leaves and waves move by as much as objects do;
+- in a mean over 9 x 9 pixels the flicker of leaves and waves cancels, and an object stays.
+
+The scales are running quantiles of the residuals. They are not learnt under the mask and beside it, because
+an object would raise them until it is no longer seen; where the mask blinks, it is no object, and they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, exp
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from maxnorm.core import film_loops
+from maxnorm.core.types import AnyArray
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The constants of the comparison and of learning, in grey levels of 0 to 255.
+
+    They were chosen together, as those with the best mean F-measure over three labelled sequences and twelve
+    composites of them (``benchmarks/video.py`` says how these are made), where the mean has a flat optimum.
+
+    Attributes
+    ----------
+    halves : tuple of int
+        Half widths of the neighbourhoods whose mean residual is looked at.
+    offsets : tuple of float
+        Distances that count as foreground if the scale of a pixel is zero, for each neighbourhood.
+    slope : float
+        Multiple of the scale that is added to the offset.
+    slacks : tuple of float
+        Share by which a shadow may darken the background, for each neighbourhood.
+    sharpness : float
+        Component of a residual along the mean around it from which a pixel belongs to what the mean sees.
+    fringe : float
+        Pixels whose distance is a smaller share of the mean distance of the foreground around them belong to
+        the blurred outline.
+    quantile, rate : float
+        Which quantile of the distances the scale is, and the logarithm by which it moves per frame.
+    blinking : float
+        Share of the latest frames with a change of a pixel's mask from which the pixel learns in any case.
+    blink_rate : float
+        Weight of a frame in that share.
+    margin : int
+        Pixels around the mask that do not learn scales.
+    background_rate, largest_step : float
+        Share of the residual by which the background moves per frame, and the largest residual that counts.
+    n_first : int
+        Number of first frames whose median is the background.
+    kept_first : int
+        Number of them that are kept at a time.
+    patience : int
+        Frames for which a small blob must last.
+    large_blob : float
+        Share of the image from which a blob is shown at once.
+    ghost : float
+        A blob is a ghost if the background has edges along its outline that are this much stronger than
+        those of the frame: it was an object when the background was learnt, and is gone.
+    ghost_rate, ghost_limit, ghost_gain : float
+        Weight of a frame in the suspicion that a blob is a ghost, the suspicion from which it is learnt from,
+        and the share of the residual by which it is.
+    flood, n_floods : float, int
+        If this share of the image is foreground for so many frames, the scene has changed and is learnt anew.
+    """
+
+    halves: tuple[int, ...] = (0, 1, 4)
+    offsets: tuple[float, ...] = (12.0, 8.0, 7.0)
+    slope: float = 1.5
+    slacks: tuple[float, ...] = (0.07, 0.07, 0.04)
+    sharpness: float = 0.5
+    fringe: float = 0.42
+    quantile: float = 0.95
+    rate: float = 0.06
+    blinking: float = 0.15
+    blink_rate: float = 0.05
+    margin: int = 8
+    background_rate: float = 0.02
+    largest_step: float = 20.0
+    n_first: int = 32
+    kept_first: int = 9
+    patience: int = 3
+    large_blob: float = 0.005
+    ghost: float = 1.5
+    ghost_rate: float = 0.1
+    ghost_limit: float = 0.6
+    ghost_gain: float = 0.3
+    flood: float = 0.5
+    n_floods: int = 10
+
+
+RULES = Rules()
+FIRST_SCALE = 3.0  # of a single pixel, before anything is known; larger neighbourhoods have less
+LEAST_SCALE = 1.0
+OLDEST = 100  # ages of blobs are counted up to this
+FRINGE_HALF = 5  # half width of the square over which the distance of the foreground is averaged
+GRID = 8  # the brightness is found from every eighth pixel of every eighth row
+BRIGHTNESS_ROUNDS = 6
+
+
+@dataclass
+class Scene:
+    """What is known of a scene after some frames. The arrays are changed in place by :func:`learn`.
+
+    Attributes
+    ----------
+    background : ndarray of shape (c, h, w)
+        The background at brightness one, in grey levels.
+    scales : ndarray of shape (n_neighbourhoods, h, w)
+        Quantile of the distances of each pixel from the background, for each neighbourhood.
+    blinks : ndarray of shape (h, w)
+        Share of the latest frames in which the raw mask of a pixel has changed.
+    raw : bool ndarray of shape (h, w)
+        Raw mask of the last frame.
+    covered : bool ndarray of shape (h, w)
+        Blobs of the last frame, with those that were not shown.
+    ages : int ndarray of shape (h, w)
+        For how many frames the blob of each pixel has lasted.
+    suspicion : ndarray of shape (h, w)
+        Evidence that the blob of a pixel is a ghost, from zero to one.
+    brightness : float
+        Coefficient of the last frame.
+    n_frames : int
+        Number of frames seen.
+    first : ndarray of shape (n_kept, h, w, c)
+        The first frames, while the background is their median.
+    stride : int
+        Every so manieth frame is kept among the first ones.
+    n_floods : int
+        Number of successive frames that were mostly foreground.
+    """
+
+    background: AnyArray
+    scales: AnyArray
+    blinks: AnyArray
+    raw: AnyArray
+    covered: AnyArray
+    ages: AnyArray
+    suspicion: AnyArray
+    brightness: float
+    n_frames: int
+    first: AnyArray
+    stride: int
+    n_floods: int
+
+
+@dataclass(frozen=True)
+class View:
+    """A frame as :func:`segment` sees it.
+
+    Attributes
+    ----------
+    mask : bool ndarray of shape (h, w)
+        The foreground.
+    residual : ndarray of shape (c, h, w)
+        Frame minus background.
+    distances : list of ndarray of shape (h, w)
+        Distance from the background in each neighbourhood.
+    brightness : float
+        Coefficient of the background.
+    raw, covered : bool ndarrays of shape (h, w)
+        The mask before blobs were looked at, and all blobs that are large enough.
+    ages : int ndarray of shape (h, w)
+        For how many frames the blob of each pixel has lasted.
+    ghosts : bool ndarray of shape (h, w)
+        Blobs along whose outlines the background has the stronger edges.
+    """
+
+    mask: AnyArray
+    residual: AnyArray
+    distances: list[AnyArray]
+    brightness: float
+    raw: AnyArray
+    covered: AnyArray
+    ages: AnyArray
+    ghosts: AnyArray
+
+
+@cache
+def loops() -> ModuleType:
+    """Return the loops over pixels: compiled by Numba (the extra ``fast``) where it is installed."""
+    try:
+        from maxnorm.core import compiled_film
+    except ImportError:
+        return film_loops
+    return compiled_film
+
+
+def start(frame: AnyArray, rules: Rules = RULES) -> Scene:
+    """Return the scene after its first frame, which is the first background.
+
+    Parameters
+    ----------
+    frame : ndarray of shape (h, w, c)
+        The frame, in grey levels of 0 to 255.
+    rules : Rules
+        The constants.
+
+    Returns
+    -------
+    Scene
+        The scene.
+    """
+    shape = frame.shape[:2]
+    scales = [np.full(shape, FIRST_SCALE / (2 * half + 1), dtype=np.float32) for half in rules.halves]
+    return Scene(
+        background=np.ascontiguousarray(np.moveaxis(frame, 2, 0), dtype=np.float32),
+        scales=np.stack(scales),
+        blinks=np.zeros(shape, dtype=np.float32),
+        raw=np.zeros(shape, dtype=bool),
+        covered=np.zeros(shape, dtype=bool),
+        ages=np.zeros(shape, dtype=np.int32),
+        suspicion=np.zeros(shape, dtype=np.float32),
+        brightness=1.0,
+        n_frames=1,
+        first=frame[None].copy(),
+        stride=1,
+        n_floods=0,
+    )
+
+
+def copy(scene: Scene) -> Scene:
+    """Return a scene that shares no array with the given one."""
+    arrays: dict[str, Any] = {
+        name: value.copy() for name, value in vars(scene).items() if isinstance(value, np.ndarray)
+    }
+    return replace(scene, **arrays)
+
+
+def find_brightness(scene: Scene, frame: AnyArray) -> float:
+    """Return the coefficient of the background in a frame, robustly against foreground.
+
+    The coefficient minimises the squared distance over a grid of pixels, in which pixels count less if they
+    are farther from the background than their scale says, and not at all if they are covered by a blob.
+
+    Parameters
+    ----------
+    scene : Scene
+        The scene.
+    frame : ndarray of shape (h, w, c)
+        The frame, in grey levels.
+
+    Returns
+    -------
+    float
+        The coefficient.
+    """
+    offset = tuple(min(GRID // 2, size - 1) for size in frame.shape[:2])
+    grid = (slice(offset[0], None, GRID), slice(offset[1], None, GRID))
+    free = ~scene.covered[grid]
+    if not free.any():
+        free[:] = True
+    pixels = frame[grid][free].astype(np.float32)
+    background = np.moveaxis(scene.background[:, *grid], 0, 2)[free]
+    limit = 4.0 + 2.0 * scene.scales[0][grid][free][:, None]
+    if not background.any():
+        return scene.brightness
+    brightness = float(np.median(pixels.sum(axis=1) / np.maximum(background.sum(axis=1), 1.0)))
+    for _ in range(BRIGHTNESS_ROUNDS):
+        distance = np.abs(pixels - brightness * background).max(axis=1, keepdims=True)
+        weighted = np.clip(2.0 - distance / limit, 0.0, 1.0) * background
+        norm = float((weighted * background).sum())
+        if norm <= 0.0:
+            return scene.brightness
+        before, brightness = brightness, float((weighted * pixels).sum()) / norm
+        if abs(brightness - before) < 1e-4:
+            break
+    return brightness
+
+
+def segment(
+    scene: Scene, frame: AnyArray, *, sensitivity: float = 1.0, min_area: float = 0.001, rules: Rules = RULES
+) -> View:
+    """Find the foreground of a frame. The scene is not changed.
+
+    Parameters
+    ----------
+    scene : Scene
+        The scene.
+    frame : ndarray of shape (h, w, c)
+        The frame, in grey levels.
+    sensitivity : float
+        Limits of the distances are divided by it.
+    min_area : float
+        Share of the image below which blobs are dropped.
+    rules : Rules
+        The constants.
+
+    Returns
+    -------
+    View
+        The foreground, and what :func:`learn` needs.
+    """
+    fast = loops()
+    brightness = find_brightness(scene, frame)
+    fine = fast.residual(frame, scene.background, brightness)
+    scores = np.zeros(frame.shape[:2], dtype=np.float32)
+    distances = []
+    for k, half in enumerate(rules.halves):
+        coarse = fast.box_mean(fine, half) if half else None
+        slack = rules.slacks[k] if frame.shape[2] > 1 else 0.0  # a grey image has no colours to compare
+        seen = fine if coarse is None else coarse
+        distance, lenient = fast.contrast(seen, scene.background, brightness, slack)
+        limits = np.float32(1.0 / sensitivity) * (
+            rules.offsets[k] + np.float32(rules.slope) * scene.scales[k]
+        )
+        fast.score(lenient, limits, coarse, fine, rules.sharpness, scores)
+        distances.append(distance)
+    raw = scores > 1.0
+    raw &= ~_is_fringe(distances[0], raw, rules.fringe)
+    blobs = fill_holes(fast.majority(raw, 2))
+    return _judge_blobs(scene, frame, blobs, brightness, fine, distances, raw, min_area, rules)
+
+
+def learn(scene: Scene, frame: AnyArray, view: View, rules: Rules = RULES) -> Scene:
+    """Learn from a frame, and return the scene, which is changed in place or started anew.
+
+    Parameters
+    ----------
+    scene : Scene
+        The scene.
+    frame : ndarray of shape (h, w, c)
+        The frame, in grey levels.
+    view : View
+        What :func:`segment` has found in this frame.
+    rules : Rules
+        The constants.
+
+    Returns
+    -------
+    Scene
+        The scene after the frame.
+    """
+    scene.n_floods = scene.n_floods + 1 if view.raw.mean() > rules.flood else 0
+    if scene.n_floods >= rules.n_floods:
+        return start(frame, rules)
+    scene.brightness = view.brightness
+    scene.blinks += np.float32(rules.blink_rate) * ((view.raw != scene.raw) - scene.blinks)
+    _learn_scales(scene, view, rules)
+    _learn_background(scene, frame, view, rules)
+    scene.suspicion += np.float32(rules.ghost_rate) * (view.ghosts - scene.suspicion)
+    scene.raw, scene.covered, scene.ages = view.raw, view.covered, view.ages
+    scene.n_frames += 1
+    return scene
+
+
+def fill_holes(mask: AnyArray) -> AnyArray:
+    """Return a mask in which the background that foreground encloses is foreground, too.
+
+    Parameters
+    ----------
+    mask : bool ndarray of shape (h, w)
+        The mask.
+
+    Returns
+    -------
+    bool ndarray of shape (h, w)
+        The mask without holes.
+    """
+    regions, n_regions = ndimage.label(~mask)
+    if n_regions < 2:
+        return mask
+    is_hole = np.ones(n_regions + 1, dtype=bool)
+    is_hole[0] = False
+    for edge in (regions[0], regions[-1], regions[:, 0], regions[:, -1]):
+        is_hole[edge] = False
+    filled: AnyArray = mask | is_hole[regions]
+    return filled
+
+
+def _is_fringe(distance: AnyArray, raw: AnyArray, share: float) -> AnyArray:
+    """Return which pixels are far less distant from the background than the foreground around them."""
+    if not raw.any():
+        return raw
+    sums = loops().box_mean(np.stack([distance * raw, raw.astype(np.float32)]), FRINGE_HALF)
+    fringe: AnyArray = distance * sums[1] < np.float32(share) * sums[0]
+    return fringe
+
+
+def _judge_blobs(
+    scene: Scene,
+    frame: AnyArray,
+    blobs: AnyArray,
+    brightness: float,
+    fine: AnyArray,
+    distances: list[AnyArray],
+    raw: AnyArray,
+    min_area: float,
+    rules: Rules,
+) -> View:
+    """Drop small and short-lived blobs, and find those that are ghosts."""
+    labels, n_blobs = ndimage.label(blobs, structure=np.ones((3, 3)))
+    sizes, oldest, frame_edges, background_edges = loops().measure_blobs(
+        labels, n_blobs, scene.ages, frame, scene.background, brightness
+    )
+    exists = sizes >= max(min_area * raw.size, 1.0)
+    exists[0] = False
+    ages = np.where(exists, np.minimum(oldest + 1, OLDEST), 0)
+    shown = exists & ((ages >= rules.patience) | (sizes >= rules.large_blob * raw.size))
+    ghosts = exists & (background_edges > rules.ghost * frame_edges)
+    return View(
+        mask=shown[labels],
+        residual=fine,
+        distances=distances,
+        brightness=brightness,
+        raw=raw,
+        covered=exists[labels],
+        ages=ages[labels].astype(np.int32),
+        ghosts=ghosts[labels],
+    )
+
+
+def _learn_scales(scene: Scene, view: View, rules: Rules) -> None:
+    """Move the scales of all pixels that are away from foreground, or blink."""
+    rate = max(rules.rate, 0.3 / (1.0 + scene.n_frames / 5.0))  # the first scales are a guess
+    up, down = exp(rate * rules.quantile), exp(-rate * (1.0 - rules.quantile))
+    learns = scene.blinks > rules.blinking
+    if view.covered.any():
+        learns |= loops().box_mean(view.covered[None].astype(np.float32), rules.margin)[0] < 1e-6
+    else:
+        learns[:] = True
+    for scales, distance, half in zip(scene.scales, view.distances, rules.halves, strict=True):
+        loops().follow_quantile(scales, distance, learns, up, down, LEAST_SCALE / (2 * half + 1))
+
+
+def _learn_background(scene: Scene, frame: AnyArray, view: View, rules: Rules) -> None:
+    """Move the background: to the median of the first frames, and later a little with every frame."""
+    scale = 1.0 / max(view.brightness, 0.1)
+    if scene.n_frames <= rules.n_first:
+        if scene.n_frames % scene.stride == 0:
+            kept = np.concatenate([scene.first, (frame * np.float32(scale))[None].astype(scene.first.dtype)])
+            if len(kept) > rules.kept_first:
+                kept, scene.stride = kept[::2], 2 * scene.stride
+            scene.first = kept
+            scene.background[:] = np.moveaxis(np.median(kept, axis=0), 2, 0)
+        gains = np.zeros_like(scene.suspicion)
+    else:
+        scene.first = scene.first[:0]
+        gains = np.where(view.covered, np.float32(0.0), np.float32(rules.background_rate * scale))
+    loops().follow_background(scene.background, view.residual, gains, rules.largest_step)
+    ghosts = scene.suspicion > rules.ghost_limit
+    if ghosts.any():
+        gains = ghosts * np.float32(rules.ghost_gain * scale)
+        loops().follow_background(scene.background, view.residual, gains, 255.0)
+
+
+def reduction(height: int, width: int, most_pixels: int) -> int:
+    """Return by which factor an image is reduced so that it has at most so many pixels.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the image.
+    most_pixels : int
+        Number of pixels that is allowed.
+
+    Returns
+    -------
+    int
+        The factor, at least one.
+    """
+    factor = 1
+    while ceil(height / factor) * ceil(width / factor) > most_pixels:
+        factor += 1
+    return factor

@@ -1,0 +1,149 @@
+"""Frames written to film files, folders of PNG images and NumPy files."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxnorm.core.types import AnyArray
+from maxnorm.files import check_replaceable
+from maxnorm.video.reading import FilmError, _load_av
+
+CODECS = {  # of each kind of file, the first that the installed FFmpeg has, with its format of pixels
+    ".mp4": (("libx264", "yuv420p"), ("mpeg4", "yuv420p")),
+    ".mov": (("libx264", "yuv420p"), ("mpeg4", "yuv420p")),
+    ".mkv": (("libx264", "yuv420p"), ("mpeg4", "yuv420p")),
+    ".avi": (("mpeg4", "yuv420p"),),
+    ".gif": (("gif", "rgb8"),),
+}
+
+
+class FilmWriter:
+    """Writer of frames to a film file, or to a folder of PNG images if the path has no suffix.
+
+    A film file is written to a temporary file, which is renamed by :meth:`close`, so that the file is
+    playable whenever it exists, also if fewer frames were written than intended.
+
+    Parameters
+    ----------
+    path : path-like
+        The file (mp4, mov, mkv, avi or gif), or a folder, which is created.
+    rate : Fraction, int or float
+        Frames per second.
+
+    See Also
+    --------
+    open_film : Reads a film.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from pathlib import Path
+    >>> from maxnorm.video import FilmWriter
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with FilmWriter(Path(folder) / "images", 25) as writer:
+    ...         writer.write(np.zeros((48, 64), dtype=np.uint8))
+    ...     print([path.name for path in (Path(folder) / "images").iterdir()])
+    ['000001.png']
+    """
+
+    def __init__(self, path: str | os.PathLike[str], rate: Fraction | int | float) -> None:
+        self.path = Path(path)
+        self.rate = Fraction(rate).limit_denominator(1001)
+        self.n_frames = 0
+        self._av = _load_av()
+        self._container: Any = None
+        self._stream: Any = None
+        self._png: Any = None
+        check_film_path(self.path)
+        if not self.path.suffix:
+            self.path.mkdir(parents=True, exist_ok=True)
+        name = f".{self.path.stem[:40]}.{secrets.token_hex(4)}.part{self.path.suffix}"
+        self._part = self.path.with_name(name)
+
+    def __enter__(self) -> FilmWriter:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def write(self, frame: AnyArray) -> None:
+        """Append a frame.
+
+        Parameters
+        ----------
+        frame : ndarray of shape (height, width) or (height, width, 3)
+            The frame, of bytes.
+        """
+        if frame.ndim == 2:
+            frame = np.repeat(frame[..., None], 3, axis=2)
+        self.n_frames += 1
+        if not self.path.suffix:
+            self._write_png(frame)
+            return
+        frame = _even(frame)
+        if self._container is None:
+            self._open(frame)
+        picture = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        for packet in self._stream.encode(picture):
+            self._container.mux(packet)
+
+    def close(self) -> None:
+        """Finish the file and give it its name."""
+        if self._container is None:
+            return
+        for packet in self._stream.encode():
+            self._container.mux(packet)
+        self._container.close()
+        self._container = None
+        self._part.replace(self.path)
+
+    def _open(self, frame: AnyArray) -> None:
+        codec, pixels = next(
+            (pair for pair in CODECS[self.path.suffix.lower()] if pair[0] in self._av.codecs_available),
+            CODECS[self.path.suffix.lower()][-1],
+        )
+        self._container = self._av.open(str(self._part), "w")
+        self._stream = self._container.add_stream(codec, rate=self.rate)
+        self._stream.height, self._stream.width = frame.shape[:2]
+        self._stream.pix_fmt = pixels
+        if codec == "mpeg4":
+            self._stream.bit_rate = 4 * frame.shape[0] * frame.shape[1] * 8
+
+    def _write_png(self, frame: AnyArray) -> None:
+        if self._png is None:
+            self._png = self._av.CodecContext.create("png", "w")
+            self._png.height, self._png.width = frame.shape[:2]
+            self._png.pix_fmt, self._png.time_base = "rgb24", Fraction(1, 25)
+        picture = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        picture.pts = self.n_frames
+        content = b"".join(bytes(packet) for packet in self._png.encode(picture))
+        (self.path / f"{self.n_frames:06d}.png").write_bytes(content)
+
+
+def check_film_path(path: Path) -> None:
+    """Raise an error if no film can be written to a path.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder.
+    """
+    if path.suffix and path.suffix.lower() not in CODECS:
+        kinds = ", ".join(CODECS)
+        raise FilmError(f"{path}: films are written as {kinds}, or as images to a folder without a suffix")
+    if path.suffix:
+        check_replaceable(path)
+
+
+def _even(frame: AnyArray) -> AnyArray:
+    """Return a frame whose height and width are even, as the usual formats need; the last pixels repeat."""
+    height, width = frame.shape[:2]
+    if height % 2 == 0 and width % 2 == 0:
+        return frame
+    return np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
