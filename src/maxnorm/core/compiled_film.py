@@ -31,35 +31,32 @@ def box_mean(planes: AnyArray, half: int) -> AnyArray:
     """Return the mean over the square of ``2 half + 1`` pixels around each pixel that are in the image."""
     c, h, w = planes.shape
     out = np.empty((c, h, w), np.float32)
-    rows = np.empty(w, np.float32)
-    full = np.float32(1.0) / np.float32(2 * half + 1)
+    column = np.empty(w, np.float32)
+    row = np.empty(w, np.float32)
+    shares = np.empty(w, np.float32)
+    for j in range(w):
+        shares[j] = np.float32(1.0) / np.float32(min(j + half, w - 1) - max(j - half, 0) + 1)
     for k in range(c):
-        sums = np.zeros(w, np.float64)  # in double precision: a running sum collects rounding errors
+        column[:] = np.float32(0.0)
         for i in range(min(half, h)):
             for j in range(w):
-                sums[j] += planes[k, i, j]
+                column[j] += planes[k, i, j]
         for i in range(h):
             if i + half < h:
                 for j in range(w):
-                    sums[j] += planes[k, i + half, j]
+                    column[j] += planes[k, i + half, j]
             if i - half - 1 >= 0:
                 for j in range(w):
-                    sums[j] -= planes[k, i - half - 1, j]
-            share = 1.0 / (min(i + half, h - 1) - max(i - half, 0) + 1)
+                    column[j] -= planes[k, i - half - 1, j]
+            row[:] = column
+            for m in range(1, min(half, w - 1) + 1):  # one loop per offset, over neighbours in memory
+                for j in range(w - m):
+                    row[j] += column[j + m]
+                for j in range(w - m):
+                    row[j + m] += column[j]
+            share = np.float32(1.0) / np.float32(min(i + half, h - 1) - max(i - half, 0) + 1)
             for j in range(w):
-                rows[j] = sums[j] * share
-            for j in range(half, w - half):
-                total = np.float32(0.0)
-                for m in range(-half, half + 1):
-                    total += rows[j + m]
-                out[k, i, j] = total * full
-            for j in range(w):
-                if j < half or j >= w - half:
-                    first, last = max(j - half, 0), min(j + half, w - 1)
-                    total = np.float32(0.0)
-                    for m in range(first, last + 1):
-                        total += rows[m]
-                    out[k, i, j] = total / np.float32(last - first + 1)
+                out[k, i, j] = row[j] * (share * shares[j])
     return out
 
 
@@ -80,19 +77,22 @@ def contrast(
                 distance[i, j] = max(distance[i, j], abs(residuals[k, i, j]))
     if slack <= 0.0:
         return distance, distance
-    lenient = np.empty((h, w), np.float32)
+    lenient = np.zeros((h, w), np.float32)
+    norm, share = np.empty(w, np.float32), np.empty(w, np.float32)
     for i in range(h):
-        for j in range(w):
-            norm, product = np.float32(1e-3), np.float32(0.0)
-            for k in range(c):
+        norm[:] = np.float32(1e-3)
+        share[:] = np.float32(0.0)
+        for k in range(c):
+            for j in range(w):
                 shade = a * background[k, i, j]
-                norm += shade * shade
-                product += shade * residuals[k, i, j]
-            share = min(max(-product / norm, np.float32(0.0)), most) * a
-            largest = np.float32(0.0)
-            for k in range(c):
-                largest = max(largest, abs(residuals[k, i, j] + share * background[k, i, j]))
-            lenient[i, j] = largest
+                norm[j] += shade * shade
+                share[j] -= shade * residuals[k, i, j]
+        for j in range(w):
+            share[j] = min(max(share[j] / norm[j], np.float32(0.0)), most) * a
+        for k in range(c):
+            for j in range(w):
+                darkened = residuals[k, i, j] + share[j] * background[k, i, j]
+                lenient[i, j] = max(lenient[i, j], abs(darkened))
     return distance, lenient
 
 
@@ -112,17 +112,16 @@ def score(
             for j in range(w):
                 scores[i, j] = max(scores[i, j], lenient[i, j] / limits[i, j])
     else:
-        c = coarse.shape[0]
+        c, least = coarse.shape[0], np.float32(sharpness)
+        along = np.empty(w, np.float32)
         for i in range(h):
+            along[:] = np.float32(0.0)
+            for k in range(c):
+                for j in range(w):
+                    along[j] += coarse[k, i, j] * (fine[k, i, j] - least * coarse[k, i, j])
             for j in range(w):
-                ratio = lenient[i, j] / limits[i, j]
-                if ratio > scores[i, j]:
-                    norm, product = np.float32(0.0), np.float32(0.0)
-                    for k in range(c):
-                        norm += coarse[k, i, j] * coarse[k, i, j]
-                        product += coarse[k, i, j] * fine[k, i, j]
-                    if product > np.float32(sharpness) * norm:
-                        scores[i, j] = ratio
+                ratio = lenient[i, j] / limits[i, j] if along[j] > 0.0 else np.float32(0.0)
+                scores[i, j] = max(scores[i, j], ratio)
 
 
 @_compiled
@@ -131,6 +130,7 @@ def majority(mask: AnyArray, half: int) -> AnyArray:
     h, w = mask.shape
     out = np.empty((h, w), np.bool_)
     column = np.zeros(w, np.int32)
+    row = np.empty(w, np.int32)
     for i in range(min(half, h)):
         for j in range(w):
             column[j] += mask[i, j]
@@ -141,13 +141,15 @@ def majority(mask: AnyArray, half: int) -> AnyArray:
         if i - half - 1 >= 0:
             for j in range(w):
                 column[j] -= mask[i - half - 1, j]
-        rows = min(i + half, h - 1) - max(i - half, 0) + 1
+        row[:] = column
+        for m in range(1, min(half, w - 1) + 1):
+            for j in range(w - m):
+                row[j] += column[j + m]
+            for j in range(w - m):
+                row[j + m] += column[j]
+        height = min(i + half, h - 1) - max(i - half, 0) + 1
         for j in range(w):
-            first, last = max(j - half, 0), min(j + half, w - 1)
-            total = 0
-            for m in range(first, last + 1):
-                total += column[m]
-            out[i, j] = 2 * total > rows * (last - first + 1)
+            out[i, j] = 2 * row[j] > height * (min(j + half, w - 1) - max(j - half, 0) + 1)
     return out
 
 

@@ -44,6 +44,8 @@ class Rules:
         Multiple of the scale that is added to the offset.
     slacks : tuple of float
         Share by which a shadow may darken the background, for each neighbourhood.
+    fresh, followed : float
+        Factors of the limits where there was no foreground in the last frame, and where it was all around.
     sharpness : float
         Component of a residual along the mean around it from which a pixel belongs to what the mean sees.
     fringe : float
@@ -57,8 +59,9 @@ class Rules:
         Weight of a frame in that share.
     margin : int
         Pixels around the mask that do not learn scales.
-    background_rate, largest_step : float
-        Share of the residual by which the background moves per frame, and the largest residual that counts.
+    background_rate, covered_rate, largest_step : float
+        Share of the residual by which the background moves per frame, the same under foreground, and the
+        largest residual that counts. An object of a strong contrast becomes background in some 10,000 frames.
     n_first : int
         Number of first frames whose median is the background.
     kept_first : int
@@ -81,6 +84,8 @@ class Rules:
     offsets: tuple[float, ...] = (12.0, 8.0, 7.0)
     slope: float = 1.5
     slacks: tuple[float, ...] = (0.07, 0.07, 0.04)
+    fresh: float = 1.1
+    followed: float = 0.7
     sharpness: float = 0.5
     fringe: float = 0.42
     quantile: float = 0.95
@@ -89,6 +94,7 @@ class Rules:
     blink_rate: float = 0.05
     margin: int = 8
     background_rate: float = 0.02
+    covered_rate: float = 0.0004
     largest_step: float = 20.0
     n_first: int = 32
     kept_first: int = 9
@@ -105,7 +111,9 @@ class Rules:
 RULES = Rules()
 FIRST_SCALE = 3.0  # of a single pixel, before anything is known; larger neighbourhoods have less
 LEAST_SCALE = 1.0
+NORMAL_QUANTILE = np.float32(2.9)  # 95 % quantile of the absolute value of normal noise, in medians
 OLDEST = 100  # ages of blobs are counted up to this
+FOLLOWED_HALF = 3  # half width of the square in which the foreground of the last frame is counted
 FRINGE_HALF = 5  # half width of the square over which the distance of the foreground is averaged
 GRID = 8  # the brightness is found from every eighth pixel of every eighth row
 BRIGHTNESS_ROUNDS = 6
@@ -284,7 +292,7 @@ def find_brightness(scene: Scene, frame: AnyArray) -> float:
 def segment(
     scene: Scene, frame: AnyArray, *, sensitivity: float = 1.0, min_area: float = 0.001, rules: Rules = RULES
 ) -> View:
-    """Find the foreground of a frame. The scene is not changed.
+    """Find the foreground of a frame. The scene is not changed, except for its scales by the second frame.
 
     Parameters
     ----------
@@ -308,15 +316,16 @@ def segment(
     brightness = find_brightness(scene, frame)
     fine = fast.residual(frame, scene.background, brightness)
     scores = np.zeros(frame.shape[:2], dtype=np.float32)
+    strictness = _strictness(scene, rules) * np.float32(1.0 / sensitivity)
     distances = []
     for k, half in enumerate(rules.halves):
         coarse = fast.box_mean(fine, half) if half else None
         slack = rules.slacks[k] if frame.shape[2] > 1 else 0.0  # a grey image has no colours to compare
         seen = fine if coarse is None else coarse
         distance, lenient = fast.contrast(seen, scene.background, brightness, slack)
-        limits = np.float32(1.0 / sensitivity) * (
-            rules.offsets[k] + np.float32(rules.slope) * scene.scales[k]
-        )
+        if scene.n_frames == 1:  # nothing is known of the noise but that most pixels are no foreground
+            np.maximum(scene.scales[k], NORMAL_QUANTILE * np.median(distance), out=scene.scales[k])
+        limits = strictness * (rules.offsets[k] + np.float32(rules.slope) * scene.scales[k])
         fast.score(lenient, limits, coarse, fine, rules.sharpness, scores)
         distances.append(distance)
     raw = scores > 1.0
@@ -379,6 +388,15 @@ def fill_holes(mask: AnyArray) -> AnyArray:
         is_hole[edge] = False
     filled: AnyArray = mask | is_hole[regions]
     return filled
+
+
+def _strictness(scene: Scene, rules: Rules) -> AnyArray:
+    """Return the factor of the limits of each pixel, which is lower where an object was in the last frame."""
+    if not scene.covered.any():
+        return np.full(scene.covered.shape, rules.fresh, dtype=np.float32)
+    share = loops().box_mean(scene.covered[None].astype(np.float32), FOLLOWED_HALF)[0]
+    factors: AnyArray = np.float32(rules.fresh) - np.float32(rules.fresh - rules.followed) * share
+    return factors
 
 
 def _is_fringe(distance: AnyArray, raw: AnyArray, share: float) -> AnyArray:
@@ -449,7 +467,8 @@ def _learn_background(scene: Scene, frame: AnyArray, view: View, rules: Rules) -
         gains = np.zeros_like(scene.suspicion)
     else:
         scene.first = scene.first[:0]
-        gains = np.where(view.covered, np.float32(0.0), np.float32(rules.background_rate * scale))
+        rates = np.where(view.covered, np.float32(rules.covered_rate), np.float32(rules.background_rate))
+        gains = rates * np.float32(scale)
     loops().follow_background(scene.background, view.residual, gains, rules.largest_step)
     ghosts = scene.suspicion > rules.ghost_limit
     if ghosts.any():
