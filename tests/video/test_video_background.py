@@ -100,6 +100,15 @@ def test_another_scene_is_learnt_within_fifty_frames():
     assert subtractor.n_frames_ < 80
 
 
+def test_a_lamp_that_lights_a_part_of_the_scene_is_forgotten_within_fifty_frames():
+    frames = film(120)[0].astype(float)
+    y, x = np.mgrid[:H, :W]
+    frames[60:] += 40.0 * np.exp(-((x - 60.0) ** 2 + (y - 40.0) ** 2) / 900.0)[..., None]
+    masks, _ = run(np.clip(frames, 0, 255).astype(np.uint8))
+    assert masks[62].any()
+    assert masks[110:].mean() < 1e-3
+
+
 def test_a_shadow_is_not_foreground():
     frames, _ = film(60)
     frames = frames.astype(float)
@@ -285,7 +294,7 @@ def test_compiled_loops_and_numpy_loops_agree():
     labels = np.repeat(np.repeat(rng.integers(0, 4, (6, 8)), 4, axis=0), 4, axis=1)[:23, :31].astype(np.int32)
     ages = rng.integers(0, 9, (23, 31), dtype=np.int32)
     mask = rng.random((23, 31)) < 0.5
-    first, second = (loops.residual(frame, background, 0.9) for loops in (film_loops, compiled))
+    first, second = (loops.residual(frame, background) for loops in (film_loops, compiled))
     assert_allclose(first, second, atol=1e-4)
     for half in (1, 4, 15, 40):
         assert_allclose(film_loops.box_mean(first, half), compiled.box_mean(first, half), atol=1e-3)
@@ -293,12 +302,12 @@ def test_compiled_loops_and_numpy_loops_agree():
     coarse = film_loops.box_mean(first, 2)
     for slack in (0.0, 0.1):
         for one, other in zip(
-            film_loops.contrast(coarse, background, 0.9, slack),
-            compiled.contrast(coarse, background, 0.9, slack),
+            film_loops.contrast(coarse, background, slack),
+            compiled.contrast(coarse, background, slack),
             strict=True,
         ):
             assert_allclose(one, other, atol=1e-3)
-    distance = film_loops.contrast(coarse, background, 0.9, 0.1)[1]
+    distance = film_loops.contrast(coarse, background, 0.1)[1]
     limits = rng.uniform(5.0, 50.0, distance.shape).astype(np.float32)
     for seen in (None, coarse):
         scores = [np.full(distance.shape, 0.5, np.float32) for _ in range(2)]
@@ -315,8 +324,8 @@ def test_compiled_loops_and_numpy_loops_agree():
     compiled.follow_background(moved[1], first, gains, 20.0)
     assert_allclose(*moved, atol=1e-3)
     for one, other in zip(
-        film_loops.measure_blobs(labels, 3, ages, frame, background, 0.9),
-        compiled.measure_blobs(labels, 3, ages, frame, background, 0.9),
+        film_loops.measure_blobs(labels, 3, ages, frame, background, first),
+        compiled.measure_blobs(labels, 3, ages, frame, background, first),
         strict=True,
     ):
         assert_allclose(one, other, rtol=1e-4)
@@ -342,9 +351,18 @@ def test_the_scale_of_a_pixel_is_the_quantile_of_its_distances():
     assert np.mean(scales) == pytest.approx(19.6, rel=0.03)  # the 95 % quantile of |N(0, 10)|
 
 
-def test_the_brightness_minimises_the_weighted_squared_distance():
-    frames = film(40)[0]
-    known = VideoBackground().fit(frames)._scene
-    frame = (frames[0] * 0.8).astype(np.uint8)
+@pytest.mark.parametrize(("gain", "shift"), [(0.8, 0.0), (1.0, 12.0), (0.9, -8.0)])
+def test_brightness_and_offset_of_a_frame_are_found_beside_an_object(gain, shift):
+    known = VideoBackground().fit(film(40)[0])._scene
+    frame = np.clip(picture() * gain + shift, 0, 255)
     frame[10:40, 20:60] = 255  # an object
-    assert scene.find_brightness(known, frame) == pytest.approx(0.8, rel=0.01)
+    brightness, offset = scene.find_light(known, frame)
+    assert brightness == pytest.approx(gain, rel=0.03)
+    assert offset == pytest.approx(shift, abs=3.0)
+
+
+def test_a_flat_frame_is_explained_by_its_brightness():
+    known = VideoBackground().fit(np.full((40, 30, 40), 100, np.uint8))._scene
+    brightness, offset = scene.find_light(known, np.full((30, 40, 1), 60, np.uint8))
+    assert brightness == pytest.approx(0.6, rel=0.01)
+    assert offset == pytest.approx(0.0, abs=1.0)

@@ -14,15 +14,14 @@ _compiled = numba.njit(
 
 
 @_compiled
-def residual(frame: AnyArray, background: AnyArray, brightness: float) -> AnyArray:
-    """Return ``frame - brightness * background``, channels first."""
+def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
+    """Return ``frame - expected``, channels first."""
     h, w, c = frame.shape
     out = np.empty((c, h, w), np.float32)
-    a = np.float32(brightness)
     for k in range(c):
         for i in range(h):
             for j in range(w):
-                out[k, i, j] = np.float32(frame[i, j, k]) - a * background[k, i, j]
+                out[k, i, j] = np.float32(frame[i, j, k]) - expected[k, i, j]
     return out
 
 
@@ -61,12 +60,10 @@ def box_mean(planes: AnyArray, half: int) -> AnyArray:
 
 
 @_compiled
-def contrast(
-    residuals: AnyArray, background: AnyArray, brightness: float, slack: float
-) -> tuple[AnyArray, AnyArray]:
+def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[AnyArray, AnyArray]:
     """Return how far a pixel is from the background, before and after an allowance for shadows."""
     c, h, w = residuals.shape
-    a, most = np.float32(brightness), np.float32(slack)
+    most = np.float32(slack)
     distance = np.empty((h, w), np.float32)
     for i in range(h):
         for j in range(w):
@@ -84,14 +81,14 @@ def contrast(
         share[:] = np.float32(0.0)
         for k in range(c):
             for j in range(w):
-                shade = a * background[k, i, j]
+                shade = expected[k, i, j]
                 norm[j] += shade * shade
                 share[j] -= shade * residuals[k, i, j]
         for j in range(w):
-            share[j] = min(max(share[j] / norm[j], np.float32(0.0)), most) * a
+            share[j] = min(max(share[j] / norm[j], np.float32(0.0)), most)
         for k in range(c):
             for j in range(w):
-                darkened = residuals[k, i, j] + share[j] * background[k, i, j]
+                darkened = residuals[k, i, j] + share[j] * expected[k, i, j]
                 lenient[i, j] = max(lenient[i, j], abs(darkened))
     return distance, lenient
 
@@ -180,13 +177,13 @@ def follow_background(background: AnyArray, residuals: AnyArray, gains: AnyArray
 
 @_compiled
 def measure_blobs(
-    labels: AnyArray, n_blobs: int, ages: AnyArray, frame: AnyArray, background: AnyArray, brightness: float
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the sizes and ages of blobs, and the edges of frame and background along their outlines."""
+    labels: AnyArray, n_blobs: int, ages: AnyArray, frame: AnyArray, expected: AnyArray, smooth: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return the sizes and ages of blobs, and how sharp their outlines are."""
     h, w = labels.shape
-    c, a = frame.shape[2], np.float32(brightness)
+    c = frame.shape[2]
     sizes, oldest = np.zeros(n_blobs + 1, np.int64), np.zeros(n_blobs + 1, np.int64)
-    frame_edges, background_edges = np.zeros(n_blobs + 1), np.zeros(n_blobs + 1)
+    edges = np.zeros((5, n_blobs + 1))
     for i in range(h):
         for j in range(w):
             blob = labels[i, j]
@@ -194,16 +191,19 @@ def measure_blobs(
             if blob == 0:
                 continue
             oldest[blob] = max(oldest[blob], ages[i, j])
+            for k in range(c):
+                edges[4, blob] += abs(smooth[k, i, j])
             if i < 2 or j < 2 or i >= h - 2 or j >= w - 2:
                 continue
-            if labels[i - 1, j] == 0 or labels[i + 1, j] == 0:
+            for axis in range(2):
+                y, x = (1, 0) if axis == 0 else (0, 1)
+                if labels[i - y, j - x] > 0 and labels[i + y, j + x] > 0:
+                    continue
+                y, x = 2 * y, 2 * x
+                edges[3, blob] += 1.0
                 for k in range(c):
-                    step = np.float32(frame[i + 2, j, k]) - np.float32(frame[i - 2, j, k])
-                    frame_edges[blob] += abs(step)
-                    background_edges[blob] += abs(a * (background[k, i + 2, j] - background[k, i - 2, j]))
-            if labels[i, j - 1] == 0 or labels[i, j + 1] == 0:
-                for k in range(c):
-                    step = np.float32(frame[i, j + 2, k]) - np.float32(frame[i, j - 2, k])
-                    frame_edges[blob] += abs(step)
-                    background_edges[blob] += abs(a * (background[k, i, j + 2] - background[k, i, j - 2]))
-    return sizes, oldest, frame_edges, background_edges
+                    step = np.float32(frame[i + y, j + x, k]) - np.float32(frame[i - y, j - x, k])
+                    edges[0, blob] += abs(step)
+                    edges[1, blob] += abs(expected[k, i + y, j + x] - expected[k, i - y, j - x])
+                    edges[2, blob] += abs(smooth[k, i + y, j + x] - smooth[k, i - y, j - x])
+    return sizes, oldest, edges

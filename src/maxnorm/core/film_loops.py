@@ -11,17 +11,15 @@ from scipy import ndimage
 from maxnorm.core.types import AnyArray
 
 
-def residual(frame: AnyArray, background: AnyArray, brightness: float) -> AnyArray:
-    """Return ``frame - brightness * background``, channels first.
+def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
+    """Return ``frame - expected``, channels first.
 
     Parameters
     ----------
     frame : ndarray of shape (h, w, c)
         The frame.
-    background : ndarray of shape (c, h, w)
-        The background.
-    brightness : float
-        Coefficient of the background.
+    expected : ndarray of shape (c, h, w)
+        The background at the brightness of the frame.
 
     Returns
     -------
@@ -29,7 +27,7 @@ def residual(frame: AnyArray, background: AnyArray, brightness: float) -> AnyArr
         The residual, in single precision.
     """
     planes = np.moveaxis(frame, 2, 0).astype(np.float32)
-    planes -= np.float32(brightness) * background
+    planes -= expected
     return planes
 
 
@@ -56,9 +54,7 @@ def box_mean(planes: AnyArray, half: int) -> AnyArray:
     return means
 
 
-def contrast(
-    residuals: AnyArray, background: AnyArray, brightness: float, slack: float
-) -> tuple[AnyArray, AnyArray]:
+def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[AnyArray, AnyArray]:
     """Return how far a pixel is from the background, before and after an allowance for shadows.
 
     The distance is the largest residual among the channels. A shadow multiplies all channels by the same
@@ -69,10 +65,8 @@ def contrast(
     ----------
     residuals : ndarray of shape (c, h, w)
         Residuals, or means of them.
-    background : ndarray of shape (c, h, w)
-        The background.
-    brightness : float
-        Coefficient of the background.
+    expected : ndarray of shape (c, h, w)
+        The background at the brightness of the frame.
     slack : float
         Share by which the background may be darkened.
 
@@ -84,10 +78,9 @@ def contrast(
     distance = np.abs(residuals).max(axis=0)
     if slack <= 0.0:
         return distance, distance
-    shade = np.float32(brightness) * background
-    share = -(residuals * shade).sum(axis=0) / ((shade * shade).sum(axis=0) + np.float32(1e-3))
+    share = -(residuals * expected).sum(axis=0) / ((expected * expected).sum(axis=0) + np.float32(1e-3))
     share = np.clip(share, np.float32(0.0), np.float32(slack))
-    return distance, np.abs(residuals + share * shade).max(axis=0)
+    return distance, np.abs(residuals + share * expected).max(axis=0)
 
 
 def score(
@@ -187,9 +180,9 @@ def follow_background(background: AnyArray, residuals: AnyArray, gains: AnyArray
 
 
 def measure_blobs(
-    labels: AnyArray, n_blobs: int, ages: AnyArray, frame: AnyArray, background: AnyArray, brightness: float
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the sizes and ages of blobs, and the edges of frame and background along their outlines.
+    labels: AnyArray, n_blobs: int, ages: AnyArray, frame: AnyArray, expected: AnyArray, smooth: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return the sizes and ages of blobs, and how sharp their outlines are.
 
     Parameters
     ----------
@@ -201,30 +194,35 @@ def measure_blobs(
         For how many frames each pixel has belonged to a blob.
     frame : ndarray of shape (h, w, c)
         The frame.
-    background : ndarray of shape (c, h, w)
-        The background.
-    brightness : float
-        Coefficient of the background.
+    expected : ndarray of shape (c, h, w)
+        The background at the brightness of the frame.
+    smooth : ndarray of shape (c, h, w)
+        Residuals, averaged over a few pixels.
 
     Returns
     -------
     sizes, oldest : int ndarrays of shape (n_blobs + 1,)
         Number of pixels of each blob, and the largest of their ages.
-    frame_edges, background_edges : ndarrays of shape (n_blobs + 1,)
-        Sums of the differences across the outline.
+    edges : ndarray of shape (5, n_blobs + 1)
+        Sums of the differences across the outline in the frame, the background and the smooth residual;
+        number of these differences; and the sum of the magnitudes of the smooth residual inside of the blob.
     """
     sizes = np.bincount(labels.ravel(), minlength=n_blobs + 1)
     oldest = np.zeros(n_blobs + 1, dtype=np.int64)
     oldest[1:] = ndimage.maximum(ages, labels, np.arange(1, n_blobs + 1))
-    edges = np.zeros((2, n_blobs + 1))
-    images = (np.moveaxis(frame, 2, 0).astype(np.float32), np.float32(brightness) * background)
+    edges = np.zeros((5, n_blobs + 1))
+    edges[4] = np.bincount(labels.ravel(), np.abs(smooth).sum(axis=0).ravel(), minlength=n_blobs + 1)
+    edges[4, 0] = 0.0
+    images = (np.moveaxis(frame, 2, 0).astype(np.float32), expected, smooth)
     if min(labels.shape) > 4:
         inner = labels[2:-2, 2:-2]
         vertical = (inner > 0) & ((labels[1:-3, 2:-2] == 0) | (labels[3:-1, 2:-2] == 0))
         horizontal = (inner > 0) & ((labels[2:-2, 1:-3] == 0) | (labels[2:-2, 3:-1] == 0))
-        for sums, image in zip(edges, images, strict=True):
+        for sums, image in zip(edges, images, strict=False):
             down = np.abs(image[:, 4:, 2:-2] - image[:, :-4, 2:-2]).sum(axis=0)
             across = np.abs(image[:, 2:-2, 4:] - image[:, 2:-2, :-4]).sum(axis=0)
             sums += np.bincount(inner[vertical], down[vertical], minlength=n_blobs + 1)
             sums += np.bincount(inner[horizontal], across[horizontal], minlength=n_blobs + 1)
-    return sizes, oldest, edges[0], edges[1]
+        for outline in (vertical, horizontal):
+            edges[3] += np.bincount(inner[outline], minlength=n_blobs + 1)
+    return sizes, oldest, edges

@@ -202,7 +202,8 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         parts = []
         for frame in _frames(X):
             view = self._segment(scene, self._levels(frame))
-            scene.covered, scene.ages, scene.brightness = view.covered, view.ages, view.brightness
+            scene.covered, scene.ages = view.covered, view.ages
+            scene.brightness, scene.offset = view.brightness, view.offset
             mask = self._enlarged(view.mask)
             shown = mask if frame.ndim == 2 else mask[..., None]
             parts.append((self._background(scene), np.where(shown, frame, frame.dtype.type(0)), mask))
@@ -267,8 +268,7 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         """Return a frame whose missing pixels have the values of the background."""
         if "_scene" not in vars(self):
             return np.nan_to_num(levels, nan=0.0)
-        expected = np.moveaxis(self._scene.background, 0, 2) * np.float32(self._scene.brightness)
-        return np.where(np.isnan(levels), expected, levels)
+        return np.where(np.isnan(levels), _expected(self._scene), levels)
 
     @property
     def _factor(self) -> int:
@@ -283,7 +283,7 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
     def _background(self, scene: scenes.Scene) -> AnyArray:
         """Return the background of a scene in the shape and type of the frames."""
         factor, dtype = self._factor, np.dtype(self._dtype)
-        image: AnyArray = np.moveaxis(scene.background, 0, 2) * np.float32(scene.brightness / self._unit)
+        image: AnyArray = _expected(scene) * np.float32(1.0 / self._unit)
         if factor > 1:
             height, width = self.frame_shape_[:2]
             image = ndimage.zoom(image, (factor, factor, 1), order=1)[:height, :width]
@@ -293,6 +293,12 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         elif dtype.kind == "b":
             image = image > 0.5
         return image.reshape(self.frame_shape_).astype(dtype)
+
+
+def _expected(scene: scenes.Scene) -> AnyArray:
+    """Return the background of the last frame, in grey levels and with the channels last."""
+    image = np.float32(scene.brightness) * scene.background + np.float32(scene.offset)
+    return np.moveaxis(image, 0, 2)
 
 
 def _frames(X: Any) -> Iterator[AnyArray]:
