@@ -356,13 +356,15 @@ def test_brightness_and_offset_of_a_frame_are_found_beside_an_object(gain, shift
     known = VideoBackground().fit(film(40)[0])._scene
     frame = np.clip(picture() * gain + shift, 0, 255)
     frame[10:40, 20:60] = 255  # an object
-    brightness, offset = scene.find_light(known, frame)
+    brightness, offset, agreement = scene.find_light(known, frame)
     assert brightness == pytest.approx(gain, rel=0.03)
     assert offset == pytest.approx(shift, abs=3.0)
+    assert 0.8 < agreement < 0.95
 
 
 def test_a_flat_frame_is_explained_by_its_brightness():
     known = VideoBackground().fit(np.full((40, 30, 40), 100, np.uint8))._scene
-    brightness, offset = scene.find_light(known, np.full((30, 40, 1), 60, np.uint8))
+    brightness, offset, agreement = scene.find_light(known, np.full((30, 40, 1), 60, np.uint8))
     assert brightness == pytest.approx(0.6, rel=0.01)
     assert offset == pytest.approx(0.0, abs=1.0)
+    assert agreement == 1.0

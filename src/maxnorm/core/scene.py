@@ -33,8 +33,8 @@ class Rules:
     """The constants of the comparison and of learning, in grey levels of 0 to 255.
 
     They were chosen together by the mean F-measure over three labelled sequences and twelve that were made
-    from them (shaken, dark, with other light, with people pasted in), where the mean has a flat optimum:
-    changing one of them by a fifth changes it by less than .005. ``benchmarks/video.py`` has such sequences.
+    from them (shaken, dark, with other light, with people pasted in), where the mean has a flat optimum.
+    ``benchmarks/video.py`` has such sequences.
 
     Attributes
     ----------
@@ -81,8 +81,9 @@ class Rules:
     ghost_rate, ghost_limit, ghost_gain : float
         Weight of a frame in the suspicion that a blob is a ghost, the suspicion from which it is learnt from,
         and the share of the residual by which it is.
-    flood, n_floods : float, int
-        If this share of the image is foreground for so many frames, the scene has changed and is learnt anew.
+    flood, agreement, n_floods : float, float, int
+        If more than the first share of the image is foreground, or less than the second near to the
+        background, for so many frames, the scene has changed and is learnt anew.
     """
 
     halves: tuple[int, ...] = (0, 1, 4)
@@ -111,6 +112,7 @@ class Rules:
     ghost_limit: float = 0.6
     ghost_gain: float = 0.3
     flood: float = 0.5
+    agreement: float = 0.65
     n_floods: int = 10
 
 
@@ -185,8 +187,8 @@ class View:
         Frame minus background.
     distances : list of ndarray of shape (h, w)
         Distance from the background in each neighbourhood.
-    brightness, offset : float
-        Coefficients of the frame.
+    brightness, offset, agreement : float
+        Coefficients of the frame, and the share of the image that is near to the background.
     raw, covered : bool ndarrays of shape (h, w)
         The mask before blobs were looked at, and all blobs that are large enough.
     ages : int ndarray of shape (h, w)
@@ -201,6 +203,7 @@ class View:
     distances: list[AnyArray]
     brightness: float
     offset: float
+    agreement: float
     raw: AnyArray
     covered: AnyArray
     ages: AnyArray
@@ -259,8 +262,8 @@ def copy(scene: Scene) -> Scene:
     return replace(scene, **arrays)
 
 
-def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float]:
-    """Return the brightness and the offset of a frame, robustly against foreground.
+def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float, float]:
+    """Return the brightness and the offset of a frame, robustly against foreground, and how well they fit.
 
     They minimise the squared distance of ``brightness * background + offset`` from the frame over a grid of
     pixels. Pixels count less if they are farther from the background than their scale says, and not at all if
@@ -277,32 +280,35 @@ def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float]:
     -------
     brightness, offset : float
         The coefficients.
+    agreement : float
+        Share of the grid, with what is covered, that is near to the background.
     """
     first = tuple(min(GRID // 2, size - 1) for size in frame.shape[:2])
     grid = (slice(first[0], None, GRID), slice(first[1], None, GRID))
     free = ~scene.covered[grid]
     if not free.any():
         free[:] = True
-    pixels = frame[grid][free].astype(np.float32)
-    background = np.moveaxis(scene.background[:, *grid], 0, 2)[free]
-    limit = 4.0 + 2.0 * scene.scales[0][grid][free][:, None]
-    if not background.any():
-        return scene.brightness, scene.offset
+    pixels = frame[grid].astype(np.float32)
+    background = np.moveaxis(scene.background[:, *grid], 0, 2)
+    limit = 4.0 + 2.0 * scene.scales[0][grid][..., None]
+    brightness, offset = _fit_light(scene, pixels[free], background[free], limit[free])
+    distance = np.abs(pixels - brightness * background - offset).max(axis=2, keepdims=True)
+    return brightness, offset, float(np.mean(distance < 2.0 * limit))
+
+
+def _fit_light(scene: Scene, pixels: AnyArray, background: AnyArray, limit: AnyArray) -> tuple[float, float]:
+    """Return brightness and offset of some pixels by least squares that are repeatedly weighted."""
     brightness, offset = float(np.median(pixels.sum(axis=1) / np.maximum(background.sum(axis=1), 1.0))), 0.0
     for _ in range(LIGHT_ROUNDS):
         distance = np.abs(pixels - brightness * background - offset).max(axis=1, keepdims=True)
         weights = np.clip(2.0 - distance / limit, 0.0, 1.0) * np.ones_like(background)
-        total, weighted = float(weights.sum()), weights * background
-        if total <= 0.0:
+        total, weighted = (1.0 + OFFSET_PENALTY) * float(weights.sum()), weights * background
+        norm, mixed = float((weighted * background).sum()), float(weighted.sum())
+        determinant = norm * total - mixed * mixed
+        if norm <= 0.0 or determinant <= 0.0:  # nothing agrees with the background, or it is black
             return scene.brightness, scene.offset
-        mixed, norm = float(weighted.sum()), float((weighted * background).sum())
-        right = [float((weighted * pixels).sum()), float((weights * pixels).sum())]
-        if norm <= 0.0:
-            return scene.brightness, scene.offset
-        penalised = (1.0 + OFFSET_PENALTY) * total
-        determinant = norm * penalised - mixed * mixed
-        before = brightness
-        brightness = (right[0] * penalised - right[1] * mixed) / determinant
+        right = float((weighted * pixels).sum()), float((weights * pixels).sum())
+        before, brightness = brightness, (right[0] * total - right[1] * mixed) / determinant
         offset = (right[1] * norm - right[0] * mixed) / determinant
         if abs(brightness - before) < 1e-4:
             break
@@ -333,7 +339,7 @@ def segment(
         The foreground, and what :func:`learn` needs.
     """
     fast = loops()
-    brightness, offset = find_light(scene, frame)
+    brightness, offset, agreement = find_light(scene, frame)
     expected = np.float32(brightness) * scene.background + np.float32(offset)
     fine = fast.residual(frame, expected)
     scores = np.zeros(frame.shape[:2], dtype=np.float32)
@@ -352,7 +358,7 @@ def segment(
     raw = scores > 1.0
     raw &= ~_is_fringe(distances[0], raw, rules.fringe)
     blobs = fill_holes(fast.majority(raw, 2))
-    view = View(blobs, fine, distances, brightness, offset, raw, blobs, scene.ages, blobs)
+    view = View(blobs, fine, distances, brightness, offset, agreement, raw, blobs, scene.ages, blobs)
     return _judge_blobs(scene, frame, expected, view, min_area, rules)
 
 
@@ -375,7 +381,8 @@ def learn(scene: Scene, frame: AnyArray, view: View, rules: Rules = RULES) -> Sc
     Scene
         The scene after the frame.
     """
-    scene.n_floods = scene.n_floods + 1 if view.raw.mean() > rules.flood else 0
+    flooded = view.raw.mean() > rules.flood or view.agreement < rules.agreement
+    scene.n_floods = scene.n_floods + 1 if flooded else 0
     if scene.n_floods >= rules.n_floods:
         return start(frame, rules)
     scene.brightness, scene.offset = view.brightness, view.offset
