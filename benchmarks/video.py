@@ -3,6 +3,7 @@
     python benchmarks/video.py FOLDER                    labelled sequences, and the same made harder
     python benchmarks/video.py FOLDER --plain            the sequences as they are
     python benchmarks/video.py speed                     frames per second, without any data
+    python benchmarks/video.py picture --film vtest.avi  the picture of docs/film.md
 
 FOLDER holds one folder per sequence in the layout of CDnet 2014 (changedetection.net): ``input/`` with frames
 and ``groundtruth/`` with masks, in which 255 is foreground, 0 and 50 are background, and 85 and 170 are not
@@ -213,13 +214,39 @@ def run_speed():
     CONSOLE.print(table)
 
 
+def draw_picture(path, number=780):
+    """Draw a frame of a film with its background and its foreground to docs/images/film.png."""
+    import matplotlib.pyplot as plt
+
+    subtractor = VideoBackground()
+    for t, frame in enumerate(open_film(path)):
+        mask = subtractor.apply(frame)
+        if t == number:
+            break
+    parts = {
+        "frame": frame,
+        "background": subtractor.background_,
+        "foreground": np.where(mask[..., None], frame, np.uint8(255)),
+    }
+    figure, axes = plt.subplots(1, 3, figsize=(12, 2.25), dpi=100)
+    for axis, (title, image) in zip(axes, parts.items(), strict=True):
+        axis.imshow(image[60:430])
+        axis.set_title(title, fontsize=11)
+        axis.axis("off")
+    figure.tight_layout(pad=0.3)
+    figure.savefig(Path(__file__).parent.parent / "docs/images/film.png")
+
+
 @click.command()
 @click.argument("folder")
 @click.option("--plain", is_flag=True, help="Only the sequences as they are.")
-def main(folder, plain):
-    """Measure background subtraction on the sequences of FOLDER, or its speed."""
+@click.option("--film", type=click.Path(exists=True), help="The film of the picture.")
+def main(folder, plain, film):
+    """Measure background subtraction on the sequences of FOLDER, or its speed, or draw a picture."""
     if folder == "speed":
         run_speed()
+    elif folder == "picture":
+        draw_picture(film)
     else:
         run_sequences(Path(folder), plain)
 

@@ -100,7 +100,8 @@ class Decomposition(NamedTuple):
     low_rank : ndarray of shape (n_samples, n_features)
         The part in the span of the basis, complete even where X was missing.
     noise : ndarray of shape (n_samples, n_features)
-        The gross errors that were found; zero where X was missing.
+        The gross errors that were found; zero where X was missing. For films, where this is not zero is no
+        mask of what moves: :class:`VideoBackground` makes masks.
     residual : ndarray of shape (n_samples, n_features)
         What neither of them explains; zero where X was missing.
     coefficients : ndarray of shape (n_samples, n_components)
@@ -127,6 +128,15 @@ class Decomposition(NamedTuple):
     residual: Array
     coefficients: Array
     converged: Mask
+
+
+def unfold(parts: Decomposition, X: Any) -> Decomposition:
+    """Return the parts of images or of other samples of several dimensions in the shape of X."""
+    shape = np.shape(X) if isinstance(X, np.ndarray | list | tuple) else ()
+    if len(shape) < 3:
+        return parts
+    low_rank, noise, residual = (part.reshape(shape) for part in parts[:3])
+    return parts._replace(low_rank=low_rank, noise=noise, residual=residual)
 
 
 class SavedMixin:
@@ -601,11 +611,12 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         parts : Decomposition
             A named tuple of ``low_rank``, ``noise``, ``residual``, ``coefficients`` and ``converged``; of
             data frames with the index of X if X is a data frame of pandas, and of Dask arrays that are not
-            computed yet if X is a Dask collection.
+            computed yet if X is a Dask collection. If X is an array of images or of other samples of several
+            dimensions, the first three have its shape.
         """
         parts = Decomposition(*self._apply(X, DecompositionAnswer()))
         if not is_pandas(X):
-            return parts
+            return unfold(parts, X)
         columns = [f"component{i}" for i in range(parts.coefficients.shape[1])]
         return Decomposition(
             like(X, parts.low_rank),

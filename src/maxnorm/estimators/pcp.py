@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxnorm.core.batch import Batch, complaint_about_tiny
 from maxnorm.core.encoding import LARGEST_TOLERANCE
 from maxnorm.core.types import Array, Mask
-from maxnorm.estimators._base import CoefficientsMixin, Decomposition, SavedMixin
+from maxnorm.estimators._base import CoefficientsMixin, Decomposition, SavedMixin, unfold
 from maxnorm.estimators.validation import Number, all_or_nothing, check_number, check_weight, validate_array
 from maxnorm.learner import APPLY_ENTRIES
 
@@ -532,7 +532,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         whole = Decomposition(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         if not whole.converged.all():
             self._warn_of_max_iter("decompose", 3)
-        return whole
+        return unfold(whole, X)
 
     def transform(self, X: ArrayLike) -> Array:
         """Return the coefficients of samples in ``components_``.

@@ -60,10 +60,23 @@ def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
         X = np.concatenate(list(X))
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
+    X = fold(X)
     if reset or not _needs_no_conversion(estimator, X):
         with _advice_on_text(X):
             X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
     return check_range(Batch(np.asarray(X)))
+
+
+def fold(X: Any) -> Any:
+    """Return an array of images, spectra or other samples of several dimensions with one sample per row.
+
+    Lists of such samples become an array; everything else is returned as it is.
+    """
+    if isinstance(X, list | tuple) and len(X) and np.ndim(X[0]) > 1:
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        return X.reshape(len(X), -1)
+    return X
 
 
 @dataclass(frozen=True)

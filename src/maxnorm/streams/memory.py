@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -276,7 +277,14 @@ def _to_row_or_batch(item: Any, title: str) -> Any:
         raise StreamError(f"{title}: is not a rectangular array of numbers: {error}") from error
     if array.ndim not in (1, 2):
         raise StreamError(
-            f"{title}: has {array.ndim} dimensions; an iterable must yield rows or two-dimensional batches"
+            f"{title}: has {array.ndim} dimensions; an iterable must yield rows or two-dimensional batches. "
+            "If the items are images, yield image.ravel(), or use VideoBackground for films"
+        )
+    if array.ndim == 2 and array.dtype == np.uint8:
+        warnings.warn(
+            f"an iterable yields arrays of bytes of shape {array.shape}, which are read as {array.shape[0]} "
+            "samples; if they are images, yield image.ravel(), or use VideoBackground for films",
+            stacklevel=2,
         )
     return to_numeric(array, title)
 
