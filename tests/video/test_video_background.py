@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 import maxnorm
 from maxnorm import VideoBackground
 from maxnorm.core import film_loops, scene
+from maxnorm.core.shaking import find_shift
 
 H, W = 96, 128
 
@@ -299,6 +300,8 @@ def test_compiled_loops_and_numpy_loops_agree():
     for half in (1, 4, 15, 40):
         assert_allclose(film_loops.box_mean(first, half), compiled.box_mean(first, half), atol=1e-3)
         assert_array_equal(film_loops.majority(mask, half), compiled.majority(mask, half))
+    for shift in ((0.3, -1.7), (-2.0, 0.0), (30.0, 0.5)):
+        assert_allclose(film_loops.shift(first, *shift), compiled.shift(first, *shift), atol=1e-3)
     coarse = film_loops.box_mean(first, 2)
     for slack in (0.0, 0.1):
         for one, other in zip(
@@ -356,7 +359,7 @@ def test_brightness_and_offset_of_a_frame_are_found_beside_an_object(gain, shift
     known = VideoBackground().fit(film(40)[0])._scene
     frame = np.clip(picture() * gain + shift, 0, 255)
     frame[10:40, 20:60] = 255  # an object
-    brightness, offset, agreement = scene.find_light(known, frame)
+    brightness, offset, agreement = scene.find_light(known, frame, known.background)
     assert brightness == pytest.approx(gain, rel=0.03)
     assert offset == pytest.approx(shift, abs=3.0)
     assert 0.8 < agreement < 0.95
@@ -364,7 +367,33 @@ def test_brightness_and_offset_of_a_frame_are_found_beside_an_object(gain, shift
 
 def test_a_flat_frame_is_explained_by_its_brightness():
     known = VideoBackground().fit(np.full((40, 30, 40), 100, np.uint8))._scene
-    brightness, offset, agreement = scene.find_light(known, np.full((30, 40, 1), 60, np.uint8))
+    brightness, offset, agreement = scene.find_light(
+        known, np.full((30, 40, 1), 60, np.uint8), known.background
+    )
     assert brightness == pytest.approx(0.6, rel=0.01)
     assert offset == pytest.approx(0.0, abs=1.0)
     assert agreement == 1.0
+
+
+@pytest.mark.parametrize("shift", [(0.0, 0.0), (1.5, -2.0), (-0.7, 0.4), (0.0, 3.0)])
+def test_the_shift_of_a_background_is_found_beside_an_object(shift):
+    background = film_loops.box_mean(picture().mean(axis=2)[None].astype(np.float32), 2)[0]
+    moved = film_loops.shift(background[None], *shift)[0]
+    moved[20:50, 40:70] = 255.0  # an object
+    assert_allclose(find_shift(background, moved, np.ones(moved.shape, bool)), shift, atol=0.15)
+
+
+def test_a_picture_without_edges_has_no_shift():
+    flat = np.full((H, W), 100.0, np.float32)
+    assert find_shift(flat, flat + 1.0, np.ones(flat.shape, bool)) == (0.0, 0.0)
+
+
+def test_a_shaking_camera_costs_little():
+    rng = np.random.default_rng(0)
+    frames, truth = film(120, objects=walking)
+    for t in range(1, 120):
+        down, right = rng.integers(-2, 3, 2)
+        frames[t] = np.roll(frames[t], (down, right), (0, 1))
+        truth[t] = np.roll(truth[t], (down, right), (0, 1))
+    masks, _ = run(frames)
+    assert f_measure(masks[45:95], truth[45:95]) > 0.88

@@ -26,6 +26,25 @@ def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
 
 
 @_compiled
+def shift(planes: AnyArray, down: float, right: float) -> AnyArray:
+    """Return images moved by a part of pixels, by linear interpolation; the pixels at the border repeat."""
+    c, h, w = planes.shape
+    out = np.empty((c, h, w), np.float32)
+    i0, j0 = int(np.floor(-down)), int(np.floor(-right))
+    y, x = np.float32(-down - i0), np.float32(-right - j0)
+    one = np.float32(1.0)
+    for k in range(c):
+        for i in range(h):
+            upper, lower = min(max(i + i0, 0), h - 1), min(max(i + i0 + 1, 0), h - 1)
+            for j in range(w):
+                a, b = min(max(j + j0, 0), w - 1), min(max(j + j0 + 1, 0), w - 1)
+                above = (one - x) * planes[k, upper, a] + x * planes[k, upper, b]
+                below = (one - x) * planes[k, lower, a] + x * planes[k, lower, b]
+                out[k, i, j] = (one - y) * above + y * below
+    return out
+
+
+@_compiled
 def box_mean(planes: AnyArray, half: int) -> AnyArray:
     """Return the mean over the square of ``2 half + 1`` pixels around each pixel that are in the image."""
     c, h, w = planes.shape

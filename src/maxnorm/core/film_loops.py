@@ -31,6 +31,27 @@ def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
     return planes
 
 
+def shift(planes: AnyArray, down: float, right: float) -> AnyArray:
+    """Return images moved by a part of pixels, by linear interpolation; the pixels at the border repeat.
+
+    Parameters
+    ----------
+    planes : ndarray of shape (c, h, w)
+        The images.
+    down, right : float
+        Number of pixels.
+
+    Returns
+    -------
+    ndarray of shape (c, h, w)
+        The moved images, in single precision.
+    """
+    moved: AnyArray = ndimage.shift(
+        planes.astype(np.float32, copy=False), (0.0, down, right), order=1, mode="nearest"
+    )
+    return moved
+
+
 def box_mean(planes: AnyArray, half: int) -> AnyArray:
     """Return the mean over the square of ``2 half + 1`` pixels around each pixel that are in the image.
 

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import ndimage
 
 from maxnorm.core import film_loops
+from maxnorm.core.shaking import STILL, Shift, find_shift
 from maxnorm.core.types import AnyArray
 
 
@@ -187,6 +188,8 @@ class View:
         Frame minus background.
     distances : list of ndarray of shape (h, w)
         Distance from the background in each neighbourhood.
+    shift : tuple of float
+        Pixels by which the camera has moved the background.
     brightness, offset, agreement : float
         Coefficients of the frame, and the share of the image that is near to the background.
     raw, covered : bool ndarrays of shape (h, w)
@@ -201,6 +204,7 @@ class View:
     mask: AnyArray
     residual: AnyArray
     distances: list[AnyArray]
+    shift: Shift
     brightness: float
     offset: float
     agreement: float
@@ -262,7 +266,7 @@ def copy(scene: Scene) -> Scene:
     return replace(scene, **arrays)
 
 
-def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float, float]:
+def find_light(scene: Scene, frame: AnyArray, planes: AnyArray) -> tuple[float, float, float]:
     """Return the brightness and the offset of a frame, robustly against foreground, and how well they fit.
 
     They minimise the squared distance of ``brightness * background + offset`` from the frame over a grid of
@@ -275,6 +279,8 @@ def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float, float]:
         The scene.
     frame : ndarray of shape (h, w, c)
         The frame, in grey levels.
+    planes : ndarray of shape (c, h, w)
+        The background where it is in this frame.
 
     Returns
     -------
@@ -289,7 +295,7 @@ def find_light(scene: Scene, frame: AnyArray) -> tuple[float, float, float]:
     if not free.any():
         free[:] = True
     pixels = frame[grid].astype(np.float32)
-    background = np.moveaxis(scene.background[:, *grid], 0, 2)
+    background = np.moveaxis(planes[:, *grid], 0, 2)
     limit = 4.0 + 2.0 * scene.scales[0][grid][..., None]
     brightness, offset = _fit_light(scene, pixels[free], background[free], limit[free])
     distance = np.abs(pixels - brightness * background - offset).max(axis=2, keepdims=True)
@@ -339,8 +345,10 @@ def segment(
         The foreground, and what :func:`learn` needs.
     """
     fast = loops()
-    brightness, offset, agreement = find_light(scene, frame)
-    expected = np.float32(brightness) * scene.background + np.float32(offset)
+    shift = _find_shift(scene, frame)
+    background = scene.background if shift == STILL else fast.shift(scene.background, *shift)
+    brightness, offset, agreement = find_light(scene, frame, background)
+    expected = np.float32(brightness) * background + np.float32(offset)
     fine = fast.residual(frame, expected)
     scores = np.zeros(frame.shape[:2], dtype=np.float32)
     strictness = _strictness(scene, rules) * np.float32(1.0 / sensitivity)
@@ -358,7 +366,7 @@ def segment(
     raw = scores > 1.0
     raw &= ~_is_fringe(distances[0], raw, rules.fringe)
     blobs = fill_holes(fast.majority(raw, 2))
-    view = View(blobs, fine, distances, brightness, offset, agreement, raw, blobs, scene.ages, blobs)
+    view = View(blobs, fine, distances, shift, brightness, offset, agreement, raw, blobs, scene.ages, blobs)
     return _judge_blobs(scene, frame, expected, view, min_area, rules)
 
 
@@ -417,6 +425,22 @@ def fill_holes(mask: AnyArray) -> AnyArray:
         is_hole[edge] = False
     filled: AnyArray = mask | is_hole[regions]
     return filled
+
+
+def _find_shift(scene: Scene, frame: AnyArray) -> Shift:
+    """Return by how many pixels the camera has moved the background of a frame."""
+    channel = frame.shape[2] // 2  # green, if there are colours
+    expected = np.float32(scene.brightness) * scene.background[channel] + np.float32(scene.offset)
+    smooth = loops().box_mean(np.stack([expected, frame[..., channel].astype(np.float32)]), 2)
+    return find_shift(smooth[0], smooth[1], ~scene.covered)
+
+
+def _moved_back(planes: AnyArray, shift: Shift) -> AnyArray:
+    """Return images of a frame where they are in the background."""
+    if shift == STILL:
+        return planes
+    moved: AnyArray = loops().shift(planes, -shift[0], -shift[1])
+    return moved
 
 
 def _strictness(scene: Scene, rules: Rules) -> AnyArray:
@@ -478,8 +502,10 @@ def _learn_background(scene: Scene, frame: AnyArray, view: View, rules: Rules) -
     scale = 1.0 / max(view.brightness, 0.1)
     if scene.n_frames <= rules.n_first:
         if scene.n_frames % scene.stride == 0:
-            level = (frame - np.float32(view.offset)) * np.float32(scale)
-            kept = np.concatenate([scene.first, level[None].astype(np.float32)])
+            level = _moved_back(
+                (np.moveaxis(frame, 2, 0) - np.float32(view.offset)) * np.float32(scale), view.shift
+            )
+            kept = np.concatenate([scene.first, np.moveaxis(level, 0, 2)[None].astype(np.float32)])
             if len(kept) > rules.kept_first:
                 kept, scene.stride = kept[::2], 2 * scene.stride
             scene.first = kept
@@ -489,11 +515,13 @@ def _learn_background(scene: Scene, frame: AnyArray, view: View, rules: Rules) -
         scene.first = scene.first[:0]
         rates = np.where(view.covered, np.float32(rules.covered_rate), np.float32(rules.background_rate))
         gains = rates * np.float32(scale)
-    loops().follow_background(scene.background, view.residual, gains, rules.largest_step)
+    residual = _moved_back(view.residual, view.shift)
+    gains = _moved_back(gains[None], view.shift)[0]
+    loops().follow_background(scene.background, residual, gains, rules.largest_step)
     ghosts = scene.suspicion > rules.ghost_limit
     if ghosts.any():
-        gains = ghosts * np.float32(rules.ghost_gain * scale)
-        loops().follow_background(scene.background, view.residual, gains, 255.0)
+        gains = _moved_back((ghosts * np.float32(rules.ghost_gain * scale))[None], view.shift)[0]
+        loops().follow_background(scene.background, residual, gains, 255.0)
 
 
 def reduction(height: int, width: int, most_pixels: int) -> int:

@@ -79,6 +79,9 @@ class Film:
 def open_film(source: str | os.PathLike[str] | int) -> Film:
     """Open a film for reading, frame by frame.
 
+    Nothing is kept in memory but the frame that is read. Damaged parts of a film are passed over, and frames
+    of another size than the first one are resized; both give a warning at the end.
+
     Parameters
     ----------
     source : path-like, str or int
