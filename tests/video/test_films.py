@@ -180,3 +180,40 @@ def test_ctrl_c_leaves_playable_files(tmp_path):
     assert "the results hold the first" in message
     assert sum(1 for _ in open_film(tmp_path / "mask.mp4")) > 0
     assert not list(tmp_path.glob(".mask*"))
+
+
+def test_an_error_keeps_the_files_of_an_earlier_run(tmp_path):
+    frames = frames_of(40).astype(float)
+    frames[30, 0, 0] = np.inf
+    np.save(tmp_path / "film.npy", frames)
+    earlier = write(tmp_path / "mask.mp4", frames_of(5)).read_bytes()
+    result = run(tmp_path / "film.npy", "-o", tmp_path / "mask.mp4", "--overwrite")
+    assert result.exit_code == 1
+    assert "infinite" in result.output
+    assert (tmp_path / "mask.mp4").read_bytes() == earlier
+    assert not list(tmp_path.glob(".mask*"))
+
+
+def test_a_folder_of_images_is_replaced_only_if_asked(tmp_path):
+    source = write(tmp_path / "film.mp4", frames_of(30))
+    assert run(source, "-o", tmp_path / "masks").exit_code == 0
+    assert "use --overwrite" in run(source, "-o", tmp_path / "masks").output
+    assert run(source, "-o", tmp_path / "masks", "--overwrite", "--frames", 10).exit_code == 0
+    assert len(list((tmp_path / "masks").iterdir())) == 10
+    assert run(source, "-o", tmp_path / "same.mp4", "--model", tmp_path / "same.mp4").exit_code == 2
+
+
+def test_frames_that_cannot_be_written_are_refused(tmp_path):
+    with (
+        pytest.raises(FilmError, match="convert it to bytes"),
+        FilmWriter(tmp_path / "film.mp4", 25) as writer,
+    ):
+        writer.write(np.zeros((4, 4)))
+    writer = FilmWriter(tmp_path / "film.mp4", 25)
+    writer.write(np.zeros((4, 4), np.uint8))
+    with pytest.raises(FilmError, match="earlier ones"):
+        writer.write(np.zeros((4, 6), np.uint8))
+    writer.discard()
+    with pytest.raises(FilmError, match="above 0"):
+        FilmWriter(tmp_path / "film.mp4", 0)
+    assert not list(tmp_path.iterdir())

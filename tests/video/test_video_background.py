@@ -276,7 +276,7 @@ def test_errors_name_the_remedy():
         VideoBackground().apply(np.full((5, 5), np.inf))
     with pytest.raises(TypeError, match="convert them"):
         VideoBackground().apply(np.array([["a", "b"]]))
-    with pytest.raises(ValueError, match="at most 4 channels"):
+    with pytest.raises(ValueError, match="leave out an alpha channel"):
         VideoBackground().apply(np.zeros((5, 5, 6)))
     with pytest.raises(ValueError, match="sensitivity"):
         VideoBackground(sensitivity=0.0).apply(frames[0])
@@ -397,3 +397,46 @@ def test_a_shaking_camera_costs_little():
         truth[t] = np.roll(truth[t], (down, right), (0, 1))
     masks, _ = run(frames)
     assert f_measure(masks[45:95], truth[45:95]) > 0.88
+
+
+@pytest.mark.parametrize("factor", [1, 4, 16, 257])
+def test_the_range_of_integers_is_seen_from_the_frames(factor):
+    frames = film(60, objects=walking)[0]
+    frames[0, 0, 0] = 255
+    expected, _ = run(frames)
+    masks, _ = run(frames.astype(np.int32) * factor)
+    assert (masks != expected).mean() < 0.01
+
+
+@pytest.mark.parametrize("first", [0.0, np.nan])
+def test_a_black_or_empty_first_frame_does_not_matter(first):
+    frames, truth = film(90, objects=walking)
+    frames = frames.astype(float)
+    frames[0] = first
+    masks, _ = run(frames)
+    assert f_measure(masks[45:], truth[45:]) > 0.9
+
+
+def test_a_change_of_the_type_is_refused():
+    frames = film(3)[0]
+    subtractor = VideoBackground().fit(frames)
+    with pytest.raises(ValueError, match="the type float64, but earlier frames have"):
+        subtractor.apply(frames[0] / 255.0)
+    with pytest.raises(TypeError, match="open_film"):
+        subtractor.fit(None)
+    assert subtractor.n_frames_ == 3
+    with pytest.raises(ValueError, match="a share of the image"):
+        subtractor.set_params(min_area=2.0).decompose(frames)
+
+
+def test_the_background_of_large_frames_is_not_displaced():
+    frames = np.zeros((3, 960, 1280), np.uint8)
+    frames[:, :, 900:] = 200
+    background = VideoBackground().fit(frames).background_.astype(int)
+    assert abs(int(np.argmax(background[500] > 100)) - 900) <= 1
+
+
+def test_frames_as_bytes():
+    frames = film(3)[0]
+    subtractor = VideoBackground().fit(frames / 255.0)
+    assert_array_equal(subtractor.as_bytes(frames[0] / 255.0), frames[0])

@@ -46,9 +46,7 @@ class RegionType(click.ParamType[tuple[int, int, int, int]]):
 @click.option("--background", type=FILM, help="The background of each frame.")
 @click.option("--foreground", type=FILM, help="The frames, black where there is background.")
 @click.option("--side-by-side", type=FILM, help="Frame, background and foreground beside each other.")
-@click.option(
-    "--every", type=click.IntRange(1), default=1, show_default=True, help="Use every so manieth frame."
-)
+@click.option("--every", type=click.IntRange(1), default=1, show_default=True, help="Use every N-th frame.")
 @click.option(
     "--scale",
     type=click.FloatRange(0.0, 1.0, min_open=True),
@@ -107,9 +105,7 @@ def video(
         results["-o"] = default_output(source)
     if resume and model_path is None:
         raise click.UsageError("--resume needs --model, the file to continue with")
-    inputs = {"IN": source} if Path(source).exists() else {}
-    check_outputs(results, inputs, overwrite=overwrite)
-    check_outputs({"--model": model_path}, inputs, overwrite=overwrite or resume)
+    check_results(results, {"--model": None if resume else model_path}, source, overwrite)
     start = time.monotonic()
     with report_errors(), warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
         warnings.simplefilter("always")
@@ -156,11 +152,27 @@ def video(
     )
 
 
+def check_results(
+    results: dict[str, Path | None], model: dict[str, Path | None], source: str, overwrite: bool
+) -> None:
+    """Raise an error if a result cannot be written, is to be read as well, or exists."""
+    inputs = {"IN": source} if Path(source).exists() else {}
+    files = {name: path for name, path in results.items() if path is not None and path.suffix}
+    check_outputs({**files, **model}, inputs, overwrite=overwrite)
+    for name, path in results.items():
+        if path is None or path.suffix:
+            continue
+        if path.resolve() == Path(source).resolve():
+            raise click.UsageError(f"IN and {name} are the same folder, {path}")
+        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
+            raise click.ClickException(f"{path} already exists: use --overwrite to replace its images")
+
+
 def default_output(source: str) -> Path:
     """Return the file for the masks if no output is given."""
     if source.isdecimal() or "://" in source or any(c in source for c in "*?["):
         raise click.UsageError("say where to write the masks with -o, or name another output")
-    path = Path(source)
+    path = Path(source).resolve()
     suffix = path.suffix if path.suffix.lower() in (".mp4", ".mov", ".mkv", ".avi", ".gif") else ".mp4"
     return path.with_name(f"{path.stem}-mask{suffix}")
 
@@ -184,6 +196,9 @@ def scaled(frames: Iterator[Any], scale: float) -> Iterator[Any]:
     for frame in frames:
         if scale == 1.0:
             yield frame
+        elif min(frame.shape[:2]) * scale < 1.0:
+            size = f"{frame.shape[1]} x {frame.shape[0]}"
+            raise click.UsageError(f"--scale {scale:g} leaves nothing of frames of {size} pixels")
         else:
             factors = (scale, scale) + (1.0,) * (frame.ndim - 2)
             blurred = ndimage.gaussian_filter(frame, [0.3 / f if f < 1.0 else 0.0 for f in factors])
@@ -206,23 +221,13 @@ def separate(
         for frame in frames:
             with postpone_signals():
                 mask = subtractor.apply(frame)
-                write_results(writers, as_bytes(frame), mask, subtractor)
+                write_results(writers, subtractor.as_bytes(frame), mask, subtractor)
                 summary["frames"] += 1
                 summary["foreground"] += float(np.count_nonzero(mask)) / mask.size
                 progress.update(summary["frames"])
             check_signals()
             if summary["frames"] == n_frames:
                 break
-
-
-def as_bytes(frame: Any) -> Any:
-    """Return a frame of any type as bytes, for films."""
-    import numpy as np
-
-    if frame.dtype == np.uint8:
-        return frame
-    largest = np.iinfo(frame.dtype).max if frame.dtype.kind in "iu" else (255.0 if frame.max() > 1.0 else 1.0)
-    return np.clip(np.nan_to_num(frame * (255.0 / largest)), 0, 255).astype(np.uint8)
 
 
 def write_results(writers: dict[str, FilmWriter], frame: Any, mask: Any, subtractor: VideoBackground) -> None:
@@ -236,7 +241,7 @@ def write_results(writers: dict[str, FilmWriter], frame: Any, mask: Any, subtrac
     if "--foreground" in writers:
         writers["--foreground"].write(foreground)
     if "--background" in writers or "--side-by-side" in writers:
-        background = as_bytes(subtractor.getBackgroundImage())
+        background = subtractor.as_bytes(subtractor.getBackgroundImage())
         if "--background" in writers:
             writers["--background"].write(background)
         if "--side-by-side" in writers:

@@ -1,7 +1,7 @@
 """The scene before a fixed camera: its background, and what moves in front of it.
 
-A film without foreground is a low-rank matrix of rank one: each frame is the background times the brightness
-of that frame, ``z = r l + e``, up to an offset that cameras add when they adapt to the light. Both
+A film without foreground is a matrix of rank one: each frame is the background times the brightness of that
+frame, ``z = r l + e``, apart from an offset that cameras add when they adapt to the light. Both
 coefficients are found robustly from a small part of the pixels, and the background l follows the frames
 wherever no foreground covers it. What makes the mask is the comparison of the residual ``e`` with the scale
 that each pixel had in the past, at several sizes of neighbourhood:
@@ -113,13 +113,14 @@ class Rules:
     ghost_limit: float = 0.6
     ghost_gain: float = 0.3
     flood: float = 0.5
-    agreement: float = 0.65
+    agreement: float = 0.5
     n_floods: int = 10
 
 
 RULES = Rules()
 FIRST_SCALE = 3.0  # of a single pixel, before anything is known; larger neighbourhoods have less
 LEAST_SCALE = 1.0
+LARGEST_NOISE = 25.0  # median distance of the second frame beyond which the first was another scene, or black
 NORMAL_QUANTILE = np.float32(2.9)  # 95 % quantile of the absolute value of normal noise, in medians
 OLDEST = 100  # ages of blobs are counted up to this
 FOLLOWED_HALF = 3  # half width of the square in which the foreground of the last frame is counted
@@ -156,7 +157,7 @@ class Scene:
     first : ndarray of shape (n_kept, h, w, c)
         The first frames, while the background is their median.
     stride : int
-        Every so manieth frame is kept among the first ones.
+        Distance between the first frames that are kept.
     n_floods : int
         Number of successive frames that were mostly foreground.
     """
@@ -324,7 +325,7 @@ def _fit_light(scene: Scene, pixels: AnyArray, background: AnyArray, limit: AnyA
 def segment(
     scene: Scene, frame: AnyArray, *, sensitivity: float = 1.0, min_area: float = 0.001, rules: Rules = RULES
 ) -> View:
-    """Find the foreground of a frame. The scene is not changed, except for its scales by the second frame.
+    """Find the foreground of a frame. The scene is not changed.
 
     Parameters
     ----------
@@ -358,9 +359,7 @@ def segment(
         slack = rules.slacks[k] if frame.shape[2] > 1 else 0.0  # grey has no colours to compare
         seen = fine if coarse is None else coarse
         distance, lenient = fast.contrast(seen, expected, slack)
-        if scene.n_frames == 1:  # nothing is known of the noise but that most pixels are no foreground
-            np.maximum(scene.scales[k], NORMAL_QUANTILE * np.median(distance), out=scene.scales[k])
-        limits = strictness * (rules.offsets[k] + np.float32(rules.slope) * scene.scales[k])
+        limits = strictness * (rules.offsets[k] + np.float32(rules.slope) * _scales(scene, k, distance))
         fast.score(lenient, limits, coarse, fine, rules.sharpness, scores)
         distances.append(distance)
     raw = scores > 1.0
@@ -391,7 +390,8 @@ def learn(scene: Scene, frame: AnyArray, view: View, rules: Rules = RULES) -> Sc
     """
     flooded = view.raw.mean() > rules.flood or view.agreement < rules.agreement
     scene.n_floods = scene.n_floods + 1 if flooded else 0
-    if scene.n_floods >= rules.n_floods:
+    is_false_start = scene.n_frames == 1 and np.median(view.distances[0]) > LARGEST_NOISE
+    if scene.n_floods >= rules.n_floods or is_false_start:
         return start(frame, rules)
     scene.brightness, scene.offset = view.brightness, view.offset
     scene.blinks += np.float32(rules.blink_rate) * ((view.raw != scene.raw) - scene.blinks)
@@ -425,6 +425,16 @@ def fill_holes(mask: AnyArray) -> AnyArray:
         is_hole[edge] = False
     filled: AnyArray = mask | is_hole[regions]
     return filled
+
+
+def _scales(scene: Scene, k: int, distance: AnyArray) -> AnyArray:
+    """Return the scales of a neighbourhood; for the second frame they follow from its distances.
+
+    Then nothing is known of the noise but that most pixels are no foreground.
+    """
+    if scene.n_frames > 1:
+        return scene.scales[k]
+    return np.maximum(scene.scales[k], NORMAL_QUANTILE * np.median(distance))
 
 
 def _find_shift(scene: Scene, frame: AnyArray) -> Shift:
@@ -493,7 +503,8 @@ def _learn_scales(scene: Scene, view: View, rules: Rules) -> None:
         learns |= loops().box_mean(view.covered[None].astype(np.float32), rules.margin)[0] < 1e-6
     else:
         learns[:] = True
-    for scales, distance, half in zip(scene.scales, view.distances, rules.halves, strict=True):
+    for k, (distance, half) in enumerate(zip(view.distances, rules.halves, strict=True)):
+        scene.scales[k] = scales = _scales(scene, k, distance)
         loops().follow_quantile(scales, distance, learns, up, down, LEAST_SCALE / (2 * half + 1))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +17,8 @@ from maxnorm.estimators._base import SavedMixin
 from maxnorm.estimators.validation import Number, check_number
 
 MOST_PIXELS = 640 * 480  # larger frames are reduced before they are looked at
-MOST_CHANNELS = 4
+CHANNELS = (1, 3)
+RANGES = (1.0, 255.0, 1023.0, 4095.0, 16383.0, 65535.0)  # of the entries of frames, from zero
 
 
 class FilmParts(NamedTuple):
@@ -60,10 +61,11 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
     Every frame is split into the background, which is of rank one (a picture times the brightness of the
     frame), and the foreground, which is what moves in front of it. Frames are judged one by one, in the order
     of time, and memory does not grow with their number. Moving leaves and water, gradual and sudden changes
-    of the light, noise and a shaking camera are followed. An object that stands still remains foreground.
+    of the light, noise and a shaking camera are followed. An object that stands still remains foreground for
+    minutes, or for half a minute if it differs little from the background.
 
-    Nothing needs to be set. Frames are arrays of shape (height, width) or (height, width, channels), of
-    integers or of floating-point numbers from 0 to 1 or from 0 to 255.
+    Nothing needs to be set. Frames are arrays of shape (height, width) or (height, width, 3), of integers or
+    of floating-point numbers. Whether these go up to 1, 255, 1023, 4095 or more is seen from the frames.
 
     Parameters
     ----------
@@ -139,6 +141,25 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self.background_
 
+    def as_bytes(self, frame: Any) -> AnyArray:
+        """Return a frame as bytes from 0 to 255, by the range that the frames so far have shown.
+
+        Parameters
+        ----------
+        frame : array-like of shape (height, width) or (height, width, channels)
+            The frame, or a background.
+
+        Returns
+        -------
+        ndarray of the same shape
+            The frame as bytes; 0 for missing pixels.
+        """
+        frame = np.asarray(frame)
+        if frame.dtype == np.uint8:
+            return frame
+        check_is_fitted(self, "_scene")
+        return np.clip(np.rint(np.nan_to_num(frame * self._unit)), 0, 255).astype(np.uint8)
+
     def fit(self, X: Any, y: None = None) -> Self:
         """Forget what was learnt, and learn from frames in the order of time.
 
@@ -154,6 +175,7 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         self
             The fitted estimator.
         """
+        _check_film(X)
         for name in ("_scene", "frame_shape_", "_dtype", "_unit"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -175,8 +197,9 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
             The fitted estimator.
         """
         self._check_parameters()
-        for frame in _frames(X):
-            self._learn(frame)
+        _check_film(X)
+        for frame in X:
+            self._learn(np.asarray(frame))
         if "_scene" not in vars(self):
             raise ValueError("X has no frames: pass at least one")
         return self
@@ -198,9 +221,11 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
             Background, foreground and mask of each frame.
         """
         check_is_fitted(self, "_scene")
+        self._check_parameters()
+        _check_film(X)
         scene = scenes.copy(self._scene)
         parts = []
-        for frame in _frames(X):
+        for frame in map(np.asarray, X):
             view = self._segment(scene, self._levels(frame))
             scene.covered, scene.ages = view.covered, view.ages
             scene.brightness, scene.offset = view.brightness, view.offset
@@ -232,6 +257,8 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         check_number(self, "sensitivity", Number(Real, 0, excluded=True))
         check_number(self, "min_area", Number(Real, 0))
+        if self.min_area >= 1.0:
+            raise ValueError(f"min_area={self.min_area!r} is a share of the image; use a number below 1")
 
     def _learn(self, frame: AnyArray) -> AnyArray:
         """Judge a frame and learn from it; return its mask."""
@@ -250,24 +277,38 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         """Return a frame of the size that is looked at, in grey levels of 0 to 255."""
         _check_frame(frame)
         if "frame_shape_" not in vars(self):
-            self.frame_shape_, self._dtype, self._unit = frame.shape, frame.dtype.str, _unit(frame)
-        elif frame.shape != self.frame_shape_:
+            self.frame_shape_, self._dtype, self._unit = frame.shape, frame.dtype.str, 255.0 / _range(frame)
+        elif frame.shape != self.frame_shape_ or frame.dtype != np.dtype(self._dtype):
             raise ValueError(
-                f"a frame has the shape {frame.shape}, but earlier frames have {self.frame_shape_}: resize "
-                "it, or use another VideoBackground for another film"
+                f"a frame has the shape {frame.shape} and the type {frame.dtype}, but earlier frames have "
+                f"{self.frame_shape_} and {np.dtype(self._dtype)}: convert it, or use another "
+                "VideoBackground for another film"
             )
         levels = frame.reshape(*frame.shape[:2], -1)
-        if levels.dtype != np.uint8 or self._unit != 1.0:
-            levels = levels.astype(np.float32) * np.float32(self._unit)
+        if levels.dtype != np.uint8:
+            self._widen(255.0 / _range(frame))
+            levels = (levels * self._unit).astype(np.float32)
         levels = _reduced(levels, self._factor)
         if levels.dtype != np.uint8 and np.isnan(levels).any():
             levels = self._without_gaps(levels)
         return np.ascontiguousarray(levels)
 
+    def _widen(self, unit: float) -> None:
+        """Use fewer grey levels per unit of the entries, if a frame goes beyond the range of earlier ones."""
+        if unit >= self._unit:
+            return
+        if "_scene" in vars(self):
+            factor = np.float32(unit / self._unit)
+            for array in (self._scene.background, self._scene.scales, self._scene.first):
+                array *= factor
+            self._scene.offset *= float(factor)
+        self._unit = unit
+
     def _without_gaps(self, levels: AnyArray) -> AnyArray:
         """Return a frame whose missing pixels have the values of the background."""
         if "_scene" not in vars(self):
-            return np.nan_to_num(levels, nan=0.0)
+            typical = np.nanmedian(levels) if np.isfinite(levels).any() else 0.0
+            return np.nan_to_num(levels, nan=float(typical))
         return np.where(np.isnan(levels), _expected(self._scene), levels)
 
     @property
@@ -286,7 +327,9 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
         image: AnyArray = _expected(scene) * np.float32(1.0 / self._unit)
         if factor > 1:
             height, width = self.frame_shape_[:2]
-            image = ndimage.zoom(image, (factor, factor, 1), order=1)[:height, :width]
+            image = ndimage.zoom(image, (factor, factor, 1), order=1, grid_mode=True, mode="nearest")[
+                :height, :width
+            ]
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             image = np.clip(np.rint(image), limits.min, limits.max)
@@ -301,44 +344,44 @@ def _expected(scene: scenes.Scene) -> AnyArray:
     return np.moveaxis(image, 0, 2)
 
 
-def _frames(X: Any) -> Iterator[AnyArray]:
-    """Yield the frames of a film."""
+def _check_film(X: Any) -> None:
+    """Raise an error if X is neither an array nor an iterable of frames."""
     shape = getattr(X, "shape", None)
     if isinstance(X, str | bytes) or not isinstance(X, Iterable):
         raise TypeError(
             f"X={X!r} is no array and no iterable of frames: read a film with maxnorm.open_film, for example "
             "VideoBackground().fit(maxnorm.open_film('film.mp4'))"
         )
-    if shape is not None and (len(shape) < 3 or (len(shape) == 3 and shape[-1] <= MOST_CHANNELS)):
+    if shape is not None and (len(shape) < 3 or (len(shape) == 3 and shape[-1] <= max(CHANNELS))):
         raise ValueError(
             f"X has the shape {tuple(shape)}, which is that of one frame: pass X[None], or frames in an "
             "array of shape (n_frames, height, width[, channels]); VideoBackground.apply takes single frames"
         )
-    for frame in X:
-        yield np.asarray(frame)
 
 
 def _check_frame(frame: AnyArray) -> None:
     """Raise an error if an array is not a frame."""
     if frame.dtype.kind not in "biuf":
-        raise TypeError(f"a frame has entries of type {frame.dtype}: convert them to numbers")
-    if frame.ndim not in (2, 3) or frame.size == 0 or (frame.ndim == 3 and frame.shape[2] > MOST_CHANNELS):
+        raise TypeError(
+            f"a frame has entries of type {frame.dtype}: convert them to integers or real numbers"
+        )
+    if frame.ndim not in (2, 3) or frame.size == 0 or (frame.ndim == 3 and frame.shape[2] not in CHANNELS):
         raise ValueError(
-            f"a frame has the shape {frame.shape}: it must be (height, width) or (height, width, channels), "
-            f"with at most {MOST_CHANNELS} channels"
+            f"a frame has the shape {frame.shape}: it must be (height, width) or (height, width, 3); leave "
+            "out an alpha channel with frame[..., :3]"
         )
     if frame.dtype.kind == "f" and np.isinf(frame).any():
         raise ValueError("a frame has infinite entries: replace them by NaN, which stands for missing pixels")
 
 
-def _unit(frame: AnyArray) -> float:
-    """Return the number of grey levels, of 0 to 255, in one unit of the entries of a frame."""
-    if frame.dtype.kind in "iu":
-        return 1.0 if frame.dtype.itemsize == 1 else 255.0 / np.iinfo(frame.dtype).max
-    largest = 1.0 if frame.dtype.kind == "b" else float(np.nanmax(np.abs(frame), initial=0.0))
-    if largest <= 1.0:
+def _range(frame: AnyArray) -> float:
+    """Return the end of the range, from zero, that the entries of a frame seem to have."""
+    if frame.dtype == np.uint8:
         return 255.0
-    return 1.0 if largest <= 255.0 else 255.0 / largest
+    entries = frame if frame.dtype.kind != "b" else frame.view(np.uint8)
+    largest = float(np.nanmax(np.abs(entries.astype(np.float64)), initial=0.0))
+    ends = RANGES if frame.dtype.kind in "bf" else RANGES[1:]
+    return next((end for end in ends if largest <= end), largest)
 
 
 def _reduced(levels: AnyArray, factor: int) -> AnyArray:

@@ -153,7 +153,7 @@ def natural_order(path: Path) -> list[tuple[int, int | str]]:
 def crop(
     frames: Iterator[AnyArray], every: int, region: tuple[int, int, int, int] | None
 ) -> Iterator[AnyArray]:
-    """Yield every so manieth frame, cropped to a region.
+    """Yield every n-th frame, cropped to a region.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def _open_array(path: Path) -> Film:
         frames = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise FilmError(f"{path}: not a NumPy file of numbers, or damaged ({error})") from error
-    if frames.ndim not in (3, 4):
+    if frames.ndim not in (3, 4) or not frames.size or (frames.ndim == 3 and frames.shape[2] <= 4):
         raise FilmError(
             f"{path}: has the shape {frames.shape}, but a film has (n_frames, height, width[, channels])"
         )

@@ -27,7 +27,8 @@ class FilmWriter:
     """Writer of frames to a film file, or to a folder of PNG images if the path has no suffix.
 
     A film file is written to a temporary file, which is renamed by :meth:`close`, so that the file is
-    playable whenever it exists, also if fewer frames were written than intended.
+    playable whenever it exists, also if fewer frames were written than intended. Films are compressed with
+    loss, and sizes are made even; images are exact. Images with the numbers of an earlier run are removed.
 
     Parameters
     ----------
@@ -54,15 +55,20 @@ class FilmWriter:
 
     def __init__(self, path: str | os.PathLike[str], rate: Fraction | int | float) -> None:
         self.path = Path(path)
+        if not rate > 0:
+            raise FilmError(f"rate={rate!r} must be a number of frames per second above 0")
         self.rate = Fraction(rate).limit_denominator(1001)
         self.n_frames = 0
         self._av = _load_av()
         self._container: Any = None
         self._stream: Any = None
         self._png: Any = None
+        self._size: tuple[int, ...] = ()
         check_film_path(self.path)
         if not self.path.suffix:
             self.path.mkdir(parents=True, exist_ok=True)
+            for old in self.path.glob("[0-9][0-9][0-9][0-9][0-9][0-9].png"):
+                old.unlink()
         name = f".{self.path.stem[:40]}.{secrets.token_hex(4)}.part{self.path.suffix}"
         self._part = self.path.with_name(name)
 
@@ -70,7 +76,10 @@ class FilmWriter:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        if error is None or isinstance(error, KeyboardInterrupt):
+            self.close()
+        else:
+            self.discard()
 
     def write(self, frame: AnyArray) -> None:
         """Append a frame.
@@ -80,8 +89,7 @@ class FilmWriter:
         frame : ndarray of shape (height, width) or (height, width, 3)
             The frame, of bytes.
         """
-        if frame.ndim == 2:
-            frame = np.repeat(frame[..., None], 3, axis=2)
+        frame = self._checked(np.asarray(frame))
         self.n_frames += 1
         if not self.path.suffix:
             self._write_png(frame)
@@ -102,6 +110,29 @@ class FilmWriter:
         self._container.close()
         self._container = None
         self._part.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove what was written of a film; a file of the same name stays as it was."""
+        if self._container is not None:
+            self._container.close()
+            self._container = None
+            self._part.unlink(missing_ok=True)
+
+    def _checked(self, frame: AnyArray) -> AnyArray:
+        """Return a frame in colours, or raise an error if it does not fit."""
+        if (
+            frame.dtype != np.uint8
+            or frame.ndim not in (2, 3)
+            or (frame.ndim == 3 and frame.shape[2] not in (1, 3))
+        ):
+            raise FilmError(
+                f"{self.path}: a frame of type {frame.dtype} and shape {frame.shape} cannot be written; "
+                "convert it to bytes (uint8) of shape (height, width) or (height, width, 3)"
+            )
+        self._size = self._size or frame.shape[:2]
+        if frame.shape[:2] != self._size:
+            raise FilmError(f"{self.path}: a frame has the size {frame.shape[:2]}, earlier ones {self._size}")
+        return np.broadcast_to(frame.reshape(*frame.shape[:2], -1), (*frame.shape[:2], 3))
 
     def _open(self, frame: AnyArray) -> None:
         codec, pixels = next(
