@@ -165,3 +165,37 @@ def test_the_report_opens_offline(tmp_path, browser):
         if entry["method"] == "Network.requestWillBeSent"
     ]
     assert all(one.startswith(("file:", "data:")) for one in addresses)
+
+
+def test_a_film_is_shown_with_its_background_and_foreground(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    film = rng.integers(90, 110, (400, 120, 160, 3), dtype=np.uint8)
+    for t in range(40, 400):
+        film[t, 40:80, t % 120 : t % 120 + 30] = 220
+    np.save(tmp_path / "film.npy", film)
+    command = [sys.executable, "-m", "maxnorm", "watch", "film.npy", "--port", "0", "--model", "film.maxnorm"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            address = None
+            while address is None:
+                line = process.stderr.readline()
+                assert line, "the command has ended"
+                found = re.search(r"open (http://127\.0\.0\.1:\d+/)", line)
+                address = found and found[1]
+            browser.get(address)
+            pattern = re.compile(r"([\d,]+) frames, [\d,]+ per second, ([\d.]+)% foreground")
+
+            def is_late(driver):
+                found = pattern.search(shown_text(driver))
+                return found and int(found[1].replace(",", "")) > 80 and 5.0 < float(found[2]) < 7.5
+
+            WebDriverWait(browser, PATIENCE).until(is_late)
+            SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+            browser.save_screenshot(str(SCREENSHOTS / "film.png"))
+            text = shown_text(browser)
+            assert "film.npy" in text
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(timeout=PATIENCE) == 130
+        finally:
+            process.kill()
+    assert (tmp_path / "film.maxnorm").exists()

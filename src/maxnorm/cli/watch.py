@@ -18,6 +18,8 @@ from maxnorm.cli.output import print_message
 if TYPE_CHECKING:
     from maxnorm.sensors.watching import LiveLog, LiveReader
 
+FILMS = (".mp4", ".avi", ".mov", ".mkv", ".gif", ".npy")
+
 
 @click.command()
 @click.argument("source")
@@ -71,19 +73,28 @@ def watch(
     port: int,
     seed: int,
 ) -> None:
-    """Judge the rows of a live log as they arrive, and show them in the browser.
+    """Judge the rows of a live log, or the frames of a film, as they arrive, and show them in the browser.
 
     SOURCE is - for CSV on standard input, a file that grows, or tcp://127.0.0.1:PORT, where lines of CSV are
     accepted. Each row is compared with what was learnt before it, and then learnt from. The page, on a server
     that only this machine can reach, shows the latest rows of a sensor, what is expected, alarms, and
     changes of the process. It needs the extra "view". With --headless, alarms are written as lines of JSON.
+
+    SOURCE may also be a film, the number of a camera or the address of a stream. The page then shows the
+    frame, its background and its foreground, and only --port, --model and --resume have an effect.
     """
-    if not source.startswith("tcp://"):
+    if "://" not in source and not source.isdecimal():
         check_inputs({"SOURCE": source})
     if model_path is not None:
         check_outputs({"--model": model_path}, {"SOURCE": source}, overwrite=overwrite or resume)
     elif resume:
         raise click.UsageError("--resume needs --model, the file to continue with")
+    if is_film(source):
+        if headless:
+            raise click.UsageError("films are shown in the browser only: use maxnorm video to write masks")
+        with report_errors():
+            watch_film(source, port, model_path, resume)
+        return
     with report_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about models of few rows, which are soon replaced
         from threadpoolctl import threadpool_limits
@@ -106,7 +117,7 @@ def watch(
                 if headless:
                     print_alarms(reader, log)
                 else:
-                    serve(reader, log, port)
+                    serve_log(reader, log, port)
         except KeyboardInterrupt as interruption:
             save(detector, model_path)
             code = getattr(interruption, "exit_code", 130)
@@ -129,31 +140,70 @@ def print_alarms(reader: LiveReader, log: LiveLog) -> None:
         check_signals()
 
 
-def serve(reader: LiveReader, log: LiveLog, port: int) -> None:
-    """Show a log in the browser until the program is interrupted."""
-    from maxnorm.sensors.page import start_server
+def serve(build: Any, run: Any, feeding: Any, port: int) -> None:
+    """Show a page in the browser until the program is interrupted, while a thread feeds what it shows."""
+    from maxnorm.streams.pages import start_server
 
     failures: list[BaseException] = []
-    server = start_server(log, reader.title, port, lambda address: print_message(f"open {address}"))
+    server = start_server(build, port, lambda address: print_message(f"open {address}"))
 
-    def run() -> None:
+    def work() -> None:
         try:
-            for labels, rows in reader:
-                log.feed(reader.names, labels, rows)
-            log.is_ended = True
+            run()
         except BaseException as failure:
             failures.append(failure)
             server.io_loop.add_callback(server.io_loop.stop)
 
-    thread = threading.Thread(target=run, name="maxnorm-watch", daemon=True)
+    thread = threading.Thread(target=work, name="maxnorm-watch", daemon=True)
     thread.start()
     try:
         server.io_loop.start()
     finally:
-        with log.feeding:  # rows that are being learnt from
+        with feeding:  # rows or frames that are being learnt from
             server.stop()
     if failures:
         raise failures[0]
+
+
+def serve_log(reader: LiveReader, log: LiveLog, port: int) -> None:
+    """Show a log in the browser until the program is interrupted."""
+    from maxnorm.sensors.page import build_page
+
+    def run() -> None:
+        for labels, rows in reader:
+            log.feed(reader.names, labels, rows)
+        log.is_ended = True
+
+    serve(lambda document: build_page(document, log, reader.title), run, log.feeding, port)
+
+
+def is_film(source: str) -> bool:
+    """Return whether a source is a film rather than a log."""
+    addresses = ("rtsp://", "rtmp://", "http://", "https://", "udp://")
+    return source.isdecimal() or source.startswith(addresses) or Path(source).suffix.lower() in FILMS
+
+
+def watch_film(source: str, port: int, model_path: Path | None, resume: bool) -> None:
+    """Show a film with its background and its mask until the program is interrupted."""
+    from maxnorm import VideoBackground, load, open_film
+    from maxnorm.video.page import LiveFilm, build_page
+
+    subtractor = VideoBackground()
+    if resume and model_path is not None and model_path.exists():
+        subtractor = load(model_path)
+        if not isinstance(subtractor, VideoBackground):
+            raise click.ClickException(f"{model_path} is not the model of a film: use another file")
+    live = LiveFilm(open_film(source), subtractor)
+    print_message(f"reading {live.film.title}")
+    try:
+        serve(lambda document: build_page(document, live), live.run, live.feeding, port)
+    except KeyboardInterrupt as interruption:
+        if model_path is not None and live.n_frames:
+            with postpone_signals():
+                subtractor.save(model_path)
+            print_message(f"saved {model_path}")
+        print_message(f"{interruption or 'interrupted'}; {live.n_frames:,} frames")
+        raise click.exceptions.Exit(getattr(interruption, "exit_code", 130)) from None
 
 
 def save(detector: Any, path: Path | None) -> None:

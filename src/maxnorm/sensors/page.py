@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from maxnorm.sensors.watching import WINDOW, LiveLog
-from maxnorm.streams.stream import needs
 
 UPDATE_MILLISECONDS = 500
 SHOWN_ALARMS, SHOWN_CHANGES = 20, 5
 BLUE, ORANGE, RED = "#1f6feb", "#bf8700", "#d1242f"
-
-
-def start_server(log: LiveLog, title: str, port: int, when_ready: Callable[[str], object]) -> Any:
-    """Start a server whose page shows a live log, and return it.
-
-    Parameters
-    ----------
-    log : LiveLog
-        The log.
-    title : str
-        Name of the log.
-    port : int
-        Port on 127.0.0.1; 0 means any free one.
-    when_ready : callable
-        Called with the address of the page.
-
-    Returns
-    -------
-    bokeh.server.server.Server
-        The server; its ``io_loop`` must be started.
-    """
-    port = port or free_port()
-    server_class = needs("bokeh.server.server", "the page of maxnorm watch", "view").Server
-    server = server_class(
-        {"/": lambda document: build_page(document, log, title)},
-        port=port,
-        address="127.0.0.1",
-        allow_websocket_origin=[f"127.0.0.1:{port}", f"localhost:{port}"],
-    )
-    server.start()
-    when_ready(f"http://127.0.0.1:{port}/")
-    return server
-
-
-def free_port() -> int:
-    """Return a port of this machine that is free."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def build_page(document: Any, log: LiveLog, title: str) -> None:
