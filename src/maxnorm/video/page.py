@@ -13,7 +13,7 @@ from maxnorm.core.types import AnyArray
 from maxnorm.video.reading import Film
 
 UPDATE_MILLISECONDS = 100
-WIDTH = 420  # of each picture on the page, in pixels
+WIDTH = 320  # of each picture on the page, in pixels
 MOST_SHOWN = 480  # pixels of height or width that are sent to the browser
 
 
@@ -80,7 +80,8 @@ def build_page(document: Any, live: LiveFilm) -> None:
     sources, charts = [], []
     for title in ("frame", "background", "foreground"):
         source = ColumnDataSource({"image": []})
-        chart = figure(title=title, width=WIDTH, height=WIDTH, tools="", match_aspect=True)
+        shape: dict[str, Any] = {"x_range": (0, 1), "y_range": (0, 1), "width": WIDTH, "height": WIDTH}
+        chart = figure(title=title, tools="", toolbar_location=None, **shape)
         chart.axis.visible, chart.grid.visible = False, False
         chart.image_rgba("image", x=0, y=0, dw=1, dh=1, source=source)
         sources.append(source)
@@ -95,7 +96,7 @@ def build_page(document: Any, live: LiveFilm) -> None:
         height = round(WIDTH * pictures[0].shape[0] / pictures[0].shape[1])
         for source, chart, picture in zip(sources, charts, pictures, strict=True):
             source.data = {"image": [to_rgba(picture)]}
-            chart.height = height + 40
+            chart.height = height + 30  # with the title
 
     document.title = f"maxnorm watch: {live.film.title}"
     document.add_root(column(Div(text=f"<h2>{escape(live.film.title)}</h2>"), status, row(*charts)))
