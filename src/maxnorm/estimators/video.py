@@ -94,7 +94,7 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     Frames of more than 640 x 480 pixels are reduced by a whole factor, and masks and backgrounds enlarged
-    again. A frame of 320 x 240 pixels in colour takes 6 ms on one core with the extra ``fast``.
+    again. A frame of 320 x 240 pixels in colour takes 7 ms on one core with the extra ``fast``.
 
     If more than half of the image is foreground for ten frames, the scene has changed, and learning starts
     anew. The camera may shake by a few pixels, but must not pan or zoom.
