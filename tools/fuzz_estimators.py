@@ -167,7 +167,7 @@ def check_repetition(model: Any, X: Any, draw: Draw) -> None:
 def check_refusal(model: Any, p: int, draw: Draw) -> None:
     """Check that bad data are refused and leave the model unchanged."""
     bad = [np.full((2, p), np.inf), np.ones((2, p + 1)), np.ones((0, p)), np.ones(p), [["a"] * p], None, "x"]
-    bad += [np.ones((2, p), complex), np.full((2, p), 1e300), [[object()] * p], np.ones((2, p, 2))]
+    bad += [np.ones((2, p), complex), np.full((2, p), 1e300), [[object()] * p], np.ones((2, p, 0))]
     number, method = int(draw.rng.integers(len(bad))), draw.one_of(["partial_fit", "fit", "transform"])
     if number == 1 and method == "fit":  # another number of features is allowed
         return

@@ -46,8 +46,8 @@ class FilmParts(NamedTuple):
     >>> film = np.full((40, 60, 80), 100, dtype=np.uint8)
     >>> film[30:, 20:40, 20:40] = 200
     >>> parts = VideoBackground().fit(film[:30]).decompose(film[30:])
-    >>> parts.mask.shape, int(parts.mask[-1].sum())
-    ((10, 60, 80), 400)
+    >>> parts.mask.shape, bool(parts.mask[-1, 22:38, 22:38].all())
+    ((10, 60, 80), True)
     """
 
     background: AnyArray
@@ -107,8 +107,8 @@ class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
     >>> film[50:, 10:30, 20:40] = 200  # an object appears
     >>> subtractor = VideoBackground()
     >>> masks = [subtractor.apply(frame) for frame in film]  # 255 where there is foreground
-    >>> int((masks[-1] > 0).sum())
-    400
+    >>> bool((masks[-1][12:28, 22:38] == 255).all())
+    True
     """
 
     def __init__(self, *, sensitivity: float = 1.0, min_area: float = 0.001) -> None:
