@@ -203,6 +203,48 @@ def test_a_folder_of_images_is_replaced_only_if_asked(tmp_path):
     assert run(source, "-o", tmp_path / "same.mp4", "--model", tmp_path / "same.mp4").exit_code == 2
 
 
+def test_images_in_a_folder_are_removed_only_if_asked_and_only_when_there_is_a_frame(tmp_path):
+    folder = write(tmp_path / "images", frames_of(3))
+    (folder / "notes.txt").write_text("kept")
+    with pytest.raises(FilmError, match=r"images: the folder is not empty; set overwrite to True"):
+        FilmWriter(folder, 25)
+    with FilmWriter(folder, 25, overwrite=True) as writer:
+        assert len(list(folder.iterdir())) == 4
+        writer.write(frames_of(1)[0])
+    assert sorted(path.name for path in folder.iterdir()) == ["000001.png", "notes.txt"]
+    with FilmWriter(tmp_path / "unused", 25):
+        pass
+    assert not (tmp_path / "unused").exists()
+    with pytest.raises(FilmError, match="a file has this name"):
+        FilmWriter(write(tmp_path / "film.mp4", frames_of(1)).rename(tmp_path / "film"), 25)
+
+
+def test_a_film_that_cannot_be_read_leaves_the_images_of_an_earlier_run(tmp_path):
+    folder = write(tmp_path / "masks", frames_of(3))
+    (tmp_path / "text.mp4").write_text("this is no film")
+    content = write(tmp_path / "film.mp4", frames_of(20)).read_bytes()
+    (tmp_path / "damaged.mp4").write_bytes(content[:40] + bytes(len(content) - 40))
+    source = tmp_path / "film.mp4"
+    for arguments in [
+        (tmp_path / "text.mp4",),
+        (tmp_path / "damaged.mp4",),
+        (source, "--roi", "0,0,500,10"),
+        (source, "--scale", 0.001),
+    ]:
+        result = run(*arguments, "-o", folder, "--overwrite")
+        assert result.exit_code in (1, 2), result.output
+        assert len(list(folder.iterdir())) == 3
+
+
+def test_images_that_are_read_are_not_replaced(tmp_path):
+    folder = write(tmp_path / "images", frames_of(3))
+    for source in (folder, folder / "*.png", folder / "000001.png"):
+        result = run(source, "-o", folder, "--overwrite")
+        assert result.exit_code == 2
+        assert "use another folder" in result.output
+    assert np.array_equal(np.stack(list(open_film(folder))), frames_of(3))
+
+
 def test_frames_that_cannot_be_written_are_refused(tmp_path):
     with (
         pytest.raises(FilmError, match="convert it to bytes"),

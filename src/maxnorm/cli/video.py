@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import time
 import warnings
 from collections.abc import Iterator
@@ -119,7 +120,9 @@ def video(
         subtractor = make_subtractor(sensitivity, min_area, model_path if resume else None)
         rate = max(film.rate / every, Fraction(1))
         writers = {
-            name: stack.enter_context(FilmWriter(path, rate)) for name, path in results.items() if path
+            name: stack.enter_context(FilmWriter(path, rate, overwrite=overwrite))
+            for name, path in results.items()
+            if path
         }
         frames = scaled(crop(iter(film), every, roi), scale)
         total = None if film.n_frames is None else -(-film.n_frames // every)
@@ -157,14 +160,15 @@ def check_results(
 ) -> None:
     """Raise an error if a result cannot be written, is to be read as well, or exists."""
     inputs = {"IN": source} if Path(source).exists() else {}
+    read = [Path(source)] if inputs else [Path(file) for file in glob.glob(source)]
     files = {name: path for name, path in results.items() if path is not None and path.suffix}
     check_outputs({**files, **model}, inputs, overwrite=overwrite)
     for name, path in results.items():
         if path is None or path.suffix:
             continue
-        if path.resolve() == Path(source).resolve():
-            raise click.UsageError(f"IN and {name} are the same folder, {path}")
-        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not overwrite)):
+        if any(path.resolve() in (file.resolve(), file.resolve().parent) for file in read):
+            raise click.UsageError(f"IN is in the folder of {name}, {path}: use another folder")
+        if path.is_dir() and any(path.iterdir()) and not overwrite:
             raise click.ClickException(f"{path} already exists: use --overwrite to replace its images")
 
 

@@ -28,7 +28,7 @@ class FilmWriter:
 
     A film file is written to a temporary file, which is renamed by :meth:`close`, so that the file is
     playable whenever it exists, also if fewer frames were written than intended. Films are compressed with
-    loss, and sizes are made even; images are exact. Images with the numbers of an earlier run are removed.
+    loss, and sizes are made even; images are exact. Nothing is created or removed before the first frame.
 
     Parameters
     ----------
@@ -36,6 +36,15 @@ class FilmWriter:
         The file (mp4, mov, mkv, avi or gif), or a folder, which is created.
     rate : Fraction, int or float
         Frames per second.
+    overwrite : bool, default=False
+        Whether a folder may contain files already. Its images with the names that this class gives
+        (``000001.png`` and so on) are then removed when the first frame is written, and other files stay.
+        A film file is always replaced.
+
+    Raises
+    ------
+    FilmError
+        If the path cannot be written to, or is a folder with files in it and ``overwrite`` is False.
 
     See Also
     --------
@@ -53,7 +62,9 @@ class FilmWriter:
     ['000001.png']
     """
 
-    def __init__(self, path: str | os.PathLike[str], rate: Fraction | int | float) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], rate: Fraction | int | float, *, overwrite: bool = False
+    ) -> None:
         self.path = Path(path)
         if not rate > 0:
             raise FilmError(f"rate={rate!r} must be a number of frames per second above 0")
@@ -64,11 +75,7 @@ class FilmWriter:
         self._stream: Any = None
         self._png: Any = None
         self._size: tuple[int, ...] = ()
-        check_film_path(self.path)
-        if not self.path.suffix:
-            self.path.mkdir(parents=True, exist_ok=True)
-            for old in self.path.glob("[0-9][0-9][0-9][0-9][0-9][0-9].png"):
-                old.unlink()
+        check_film_path(self.path, overwrite=overwrite)
         name = f".{self.path.stem[:40]}.{secrets.token_hex(4)}.part{self.path.suffix}"
         self._part = self.path.with_name(name)
 
@@ -148,6 +155,7 @@ class FilmWriter:
 
     def _write_png(self, frame: AnyArray) -> None:
         if self._png is None:
+            self._clear_folder()
             self._png = self._av.CodecContext.create("png", "w")
             self._png.height, self._png.width = frame.shape[:2]
             self._png.pix_fmt, self._png.time_base = "rgb24", Fraction(1, 25)
@@ -156,20 +164,35 @@ class FilmWriter:
         content = b"".join(bytes(packet) for packet in self._png.encode(picture))
         (self.path / f"{self.n_frames:06d}.png").write_bytes(content)
 
+    def _clear_folder(self) -> None:
+        """Create the folder, or remove the images of an earlier run from it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for old in self.path.glob("[0-9][0-9][0-9][0-9][0-9][0-9].png"):
+            old.unlink()
 
-def check_film_path(path: Path) -> None:
+
+def check_film_path(path: Path, *, overwrite: bool) -> None:
     """Raise an error if no film can be written to a path.
 
     Parameters
     ----------
     path : Path
         The file or folder.
+    overwrite : bool
+        Whether a folder may contain files already.
     """
     if path.suffix and path.suffix.lower() not in CODECS:
         kinds = ", ".join(CODECS)
         raise FilmError(f"{path}: films are written as {kinds}, or as images to a folder without a suffix")
     if path.suffix:
         check_replaceable(path)
+    elif path.exists() and not path.is_dir():
+        raise FilmError(f"{path}: a file has this name; name a folder, or a film with a suffix such as .mp4")
+    elif path.exists() and any(path.iterdir()) and not overwrite:
+        raise FilmError(
+            f"{path}: the folder is not empty; set overwrite to True to replace its images, or name another "
+            "folder"
+        )
 
 
 def _even(frame: AnyArray) -> AnyArray:
