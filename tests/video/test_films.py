@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -48,6 +49,19 @@ def test_a_film_that_was_written_is_read_again_with_its_rate(tmp_path, suffix):
     assert film.n_frames == 30
     assert again.shape == frames.shape
     assert np.abs(again.astype(int) - frames).mean() < 20
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mov", ".mkv", ".avi", ".gif"])
+def test_films_of_less_than_a_frame_per_second_keep_their_rate(tmp_path, suffix):
+    source = write(tmp_path / f"slow{suffix}", frames_of(6), 0.5)
+    assert open_film(source).rate == Fraction(1, 2)
+    result = run(source, "-o", tmp_path / f"mask{suffix}", "--every", 2)
+    assert result.exit_code == 0, result.output
+    assert open_film(tmp_path / f"mask{suffix}").rate == Fraction(1, 4)
+
+
+def test_films_of_a_frame_per_hour_keep_their_rate(tmp_path):
+    assert open_film(write(tmp_path / "film.mp4", frames_of(3), 1 / 3600)).rate == Fraction(1, 3600)
 
 
 def test_images_in_a_folder_are_read_in_natural_order_and_without_loss(tmp_path):
@@ -163,6 +177,31 @@ def test_nothing_is_overwritten_unasked_and_a_model_is_continued(tmp_path):
     assert load(model).n_frames_ == 100
     assert run(source, "-o", source, "--overwrite").exit_code == 2
     assert run("0").exit_code == 2
+
+
+def test_the_model_to_continue_with_is_checked_before_any_work(tmp_path):
+    source = write(tmp_path / "film.mp4", frames_of(5))
+    options = ["--resume", "--overwrite"]
+    for model, code, message in [
+        (tmp_path / "missing" / "film.maxnorm", 1, "is not a folder"),
+        (source, 2, "are the same file"),
+        (tmp_path / "mask.mp4", 2, "are the same file"),
+    ]:
+        result = run(source, "-o", tmp_path / "mask.mp4", "--model", model, *options)
+        assert result.exit_code == code
+        assert message in result.output
+    for name in ("--model", "--background"):
+        result = run(source, "-o", tmp_path / "masks", name, tmp_path / "masks", *options[1:])
+        assert result.exit_code == 2
+        assert "are the same" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_the_smallest_area_is_a_share_of_the_image(tmp_path):
+    source = write(tmp_path / "film.mp4", frames_of(5))
+    result = run(source, "--min-area", 1)
+    assert result.exit_code == 2
+    assert "0.0<=x<1.0" in result.output
 
 
 def test_ctrl_c_leaves_playable_files(tmp_path):

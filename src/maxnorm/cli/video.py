@@ -21,7 +21,7 @@ from maxnorm.cli.progress import show_row_progress
 
 if TYPE_CHECKING:
     from maxnorm import VideoBackground
-    from maxnorm.video import Film, FilmWriter
+    from maxnorm.video import FilmWriter
 
 FILM = click.Path(path_type=Path)
 
@@ -65,7 +65,7 @@ class RegionType(click.ParamType[tuple[int, int, int, int]]):
 )
 @click.option(
     "--min-area",
-    type=click.FloatRange(0.0),
+    type=click.FloatRange(0.0, 1.0, max_open=True),
     default=0.001,
     show_default=True,
     help="Share of the image below which connected foreground is dropped.",
@@ -106,21 +106,18 @@ def video(
         results["-o"] = default_output(source)
     if resume and model_path is None:
         raise click.UsageError("--resume needs --model, the file to continue with")
-    check_results(results, {"--model": None if resume else model_path}, source, overwrite)
+    check_results(results, model_path, source, overwrite=overwrite, resume=resume)
     start = time.monotonic()
     with report_errors(), warnings.catch_warnings(record=True) as caught, ExitStack() as stack:
         warnings.simplefilter("always")
-        from fractions import Fraction
-
         from maxnorm import open_film
         from maxnorm.video import FilmWriter
         from maxnorm.video.reading import crop
 
         film = open_film(source)
         subtractor = make_subtractor(sensitivity, min_area, model_path if resume else None)
-        rate = max(film.rate / every, Fraction(1))
         writers = {
-            name: stack.enter_context(FilmWriter(path, rate, overwrite=overwrite))
+            name: stack.enter_context(FilmWriter(path, film.rate / every, overwrite=overwrite))
             for name, path in results.items()
             if path
         }
@@ -130,7 +127,7 @@ def video(
         summary = {"frames": 0, "foreground": 0.0}
         interruption: KeyboardInterrupt | None = None
         try:
-            separate(frames, subtractor, writers, film, total, n_frames, summary)
+            separate(frames, subtractor, writers, total, n_frames, summary)
         except KeyboardInterrupt as error:
             interruption = error
         if model_path is not None and summary["frames"]:
@@ -156,16 +153,25 @@ def video(
 
 
 def check_results(
-    results: dict[str, Path | None], model: dict[str, Path | None], source: str, overwrite: bool
+    results: dict[str, Path | None], model_path: Path | None, source: str, *, overwrite: bool, resume: bool
 ) -> None:
-    """Raise an error if a result cannot be written, is to be read as well, or exists."""
+    """Raise an error if a result or the model cannot be written, is to be read as well, or exists.
+
+    With ``resume``, the model may exist.
+    """
     inputs = {"IN": source} if Path(source).exists() else {}
     read = [Path(source)] if inputs else [Path(file) for file in glob.glob(source)]
     files = {name: path for name, path in results.items() if path is not None and path.suffix}
-    check_outputs({**files, **model}, inputs, overwrite=overwrite)
+    check_outputs(files, inputs, overwrite=overwrite)
+    check_outputs({"--model": model_path}, {**inputs, **files}, overwrite=overwrite or resume)
+    others = {} if model_path is None else {"--model": model_path}
     for name, path in results.items():
         if path is None or path.suffix:
             continue
+        for other, taken in others.items():
+            if path.resolve() == taken.resolve():
+                raise click.UsageError(f"{other} and {name} are the same, {path}")
+        others[name] = path
         if any(path.resolve() in (file.resolve(), file.resolve().parent) for file in read):
             raise click.UsageError(f"IN is in the folder of {name}, {path}: use another folder")
         if path.is_dir() and any(path.iterdir()) and not overwrite:
@@ -213,7 +219,6 @@ def separate(
     frames: Iterator[Any],
     subtractor: VideoBackground,
     writers: dict[str, FilmWriter],
-    film: Film,
     total: int | None,
     n_frames: int | None,
     summary: dict[str, Any],

@@ -68,7 +68,7 @@ class FilmWriter:
         self.path = Path(path)
         if not rate > 0:
             raise FilmError(f"rate={rate!r} must be a number of frames per second above 0")
-        self.rate = Fraction(rate).limit_denominator(1001)
+        self.rate = _simple_rate(Fraction(rate))
         self.n_frames = 0
         self._av = _load_av()
         self._container: Any = None
@@ -193,6 +193,15 @@ def check_film_path(path: Path, *, overwrite: bool) -> None:
             f"{path}: the folder is not empty; set overwrite to True to replace its images, or name another "
             "folder"
         )
+
+
+def _simple_rate(rate: Fraction) -> Fraction:
+    """Return a rate near to the given one whose numerator or denominator is small, as the formats need.
+
+    Rates above one have a denominator of up to 1001 (30000/1001 is that of NTSC). Rates below one are
+    simplified as the time from one frame to the next, so that they do not become zero.
+    """
+    return rate.limit_denominator(1001) if rate >= 1 else 1 / (1 / rate).limit_denominator(1001)
 
 
 def _even(frame: AnyArray) -> AnyArray:
