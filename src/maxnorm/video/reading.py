@@ -236,7 +236,7 @@ def _decode(address: str, kind: str | None = None, title: str | None = None) -> 
 
 def _decoded(address: str, kind: str | None, title: str) -> Iterator[Any]:
     """Yield the frames of a film; damaged parts are passed over, with a warning at the end."""
-    av = _load_av()
+    av = load_av()
     n_damaged, successive = 0, 0
     with _open_container(address, kind, title) as container:
         stream = _video_stream(container, title)
@@ -272,19 +272,20 @@ def _same_size(frames: Iterator[Any], title: str) -> Iterator[AnyArray]:
         warnings.warn(f"{title}: {resized} frames of other sizes were resized to {shape}", stacklevel=2)
 
 
-def _load_av() -> Any:
+def load_av() -> Any:
+    """Return the module of PyAV, which is silenced, or raise an error that names the extra to install."""
     try:
         import av
         import av.error
         import av.logging
     except ImportError as error:
-        raise ImportError("PyAV is required to read films: pip install 'maxnorm[video]'") from error
+        raise ImportError("PyAV is required to read and write films: pip install 'maxnorm[video]'") from error
     av.logging.set_level(None)  # FFmpeg's own messages on standard error
     return av
 
 
 def _open_container(address: str, kind: str | None = None, title: str | None = None) -> Any:
-    av = _load_av()
+    av = load_av()
     try:
         return av.open(address, format=kind)
     except (av.error.FFmpegError, OSError) as error:

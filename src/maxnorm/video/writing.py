@@ -12,7 +12,7 @@ import numpy as np
 
 from maxnorm.core.types import AnyArray
 from maxnorm.files import check_replaceable
-from maxnorm.video.reading import FilmError, _load_av
+from maxnorm.video.reading import FilmError, load_av
 
 CODECS = {  # of each kind of file, the first that the installed FFmpeg has, with its format of pixels
     ".mp4": (("libx264", "yuv420p"), ("mpeg4", "yuv420p")),
@@ -70,7 +70,7 @@ class FilmWriter:
             raise FilmError(f"rate={rate!r} must be a number of frames per second above 0")
         self.rate = _simple_rate(Fraction(rate))
         self.n_frames = 0
-        self._av = _load_av()
+        self._av = load_av()
         self._container: Any = None
         self._stream: Any = None
         self._png: Any = None
