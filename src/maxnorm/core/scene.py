@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, exp
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import ndimage
@@ -215,6 +215,19 @@ class View:
     ghosts: AnyArray
 
 
+class Blobs(NamedTuple):
+    """The connected regions of foreground in a frame, as images of shape (h, w).
+
+    ``shown`` marks those of the mask, and ``covered`` all that are large enough. ``ages`` counts for how many
+    frames the blob of each pixel has lasted, and ``ghosts`` marks blobs that are no objects.
+    """
+
+    shown: AnyArray
+    covered: AnyArray
+    ages: AnyArray
+    ghosts: AnyArray
+
+
 @cache
 def loops() -> ModuleType:
     """Return the loops over pixels: compiled by Numba (the extra ``fast``) where it is installed."""
@@ -364,9 +377,20 @@ def segment(
         distances.append(distance)
     raw = scores > 1.0
     raw &= ~_is_fringe(distances[0], raw, rules.fringe)
-    blobs = fill_holes(fast.majority(raw, 2))
-    view = View(blobs, fine, distances, shift, brightness, offset, agreement, raw, blobs, scene.ages, blobs)
-    return _judge_blobs(scene, frame, expected, view, min_area, rules)
+    blobs = _judge_blobs(scene, frame, expected, fine, fill_holes(fast.majority(raw, 2)), min_area, rules)
+    return View(
+        mask=blobs.shown,
+        residual=fine,
+        distances=distances,
+        shift=shift,
+        brightness=brightness,
+        offset=offset,
+        agreement=agreement,
+        raw=raw,
+        covered=blobs.covered,
+        ages=blobs.ages,
+        ghosts=blobs.ghosts,
+    )
 
 
 def learn(scene: Scene, frame: AnyArray, view: View, rules: Rules = RULES) -> Scene:
@@ -472,11 +496,17 @@ def _is_fringe(distance: AnyArray, raw: AnyArray, share: float) -> AnyArray:
 
 
 def _judge_blobs(
-    scene: Scene, frame: AnyArray, expected: AnyArray, view: View, min_area: float, rules: Rules
-) -> View:
-    """Drop small and short-lived blobs from the mask of a view, and find those that are ghosts."""
-    labels, n_blobs = ndimage.label(view.mask, structure=np.ones((3, 3)))
-    smooth = loops().box_mean(view.residual, 1) if n_blobs else view.residual
+    scene: Scene,
+    frame: AnyArray,
+    expected: AnyArray,
+    residual: AnyArray,
+    mask: AnyArray,
+    min_area: float,
+    rules: Rules,
+) -> Blobs:
+    """Return the blobs of a mask, with those that are shown and those that are ghosts."""
+    labels, n_blobs = ndimage.label(mask, structure=np.ones((3, 3)))
+    smooth = loops().box_mean(residual, 1) if n_blobs else residual
     sizes, oldest, edges = loops().measure_blobs(labels, n_blobs, scene.ages, frame, expected, smooth)
     exists = sizes >= max(min_area * labels.size, 1.0)
     exists[0] = False
@@ -485,9 +515,8 @@ def _judge_blobs(
     is_ghost = edges[1] > rules.ghost * edges[0]
     is_soft = edges[2] * sizes < rules.softness * edges[4] * edges[3]
     ghosts = exists & (is_ghost | is_soft)
-    return replace(
-        view,
-        mask=shown[labels],
+    return Blobs(
+        shown=shown[labels],
         covered=exists[labels],
         ages=ages[labels].astype(np.int32),
         ghosts=ghosts[labels],
