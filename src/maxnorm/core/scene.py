@@ -125,6 +125,7 @@ NORMAL_QUANTILE = np.float32(2.9)  # 95 % quantile of the absolute value of norm
 OLDEST = 100  # ages of blobs are counted up to this
 FOLLOWED_HALF = 3  # half width of the square in which the foreground of the last frame is counted
 FRINGE_HALF = 5  # half width of the square over which the distance of the foreground is averaged
+OUTLINE_HALF = 1  # half width of the mean residual whose change across the outline of a blob is measured
 GRID = 8  # the light is found from every eighth pixel of every eighth row
 LIGHT_ROUNDS = 6
 OFFSET_PENALTY = 0.01  # weight of the squared offset, in pixels
@@ -366,18 +367,18 @@ def segment(
     fine = fast.residual(frame, expected)
     scores = np.zeros(frame.shape[:2], dtype=np.float32)
     strictness = _strictness(scene, rules) * np.float32(1.0 / sensitivity)
+    means = {half: fast.box_mean(fine, half) if half else fine for half in {*rules.halves, OUTLINE_HALF}}
     distances = []
     for k, half in enumerate(rules.halves):
-        coarse = fast.box_mean(fine, half) if half else None
         slack = rules.slacks[k] if frame.shape[2] > 1 else 0.0  # grey has no colours to compare
-        seen = fine if coarse is None else coarse
-        distance, lenient = fast.contrast(seen, expected, slack)
+        distance, lenient = fast.contrast(means[half], expected, slack)
         limits = strictness * (rules.offsets[k] + np.float32(rules.slope) * _scales(scene, k, distance))
-        fast.score(lenient, limits, coarse, fine, rules.sharpness, scores)
+        fast.score(lenient, limits, means[half] if half else None, fine, rules.sharpness, scores)
         distances.append(distance)
     raw = scores > 1.0
     raw &= ~_is_fringe(distances[0], raw, rules.fringe)
-    blobs = _judge_blobs(scene, frame, expected, fine, fill_holes(fast.majority(raw, 2)), min_area, rules)
+    filled = fill_holes(fast.majority(raw, 2))
+    blobs = _judge_blobs(scene, frame, expected, means[OUTLINE_HALF], filled, min_area, rules)
     return View(
         mask=blobs.shown,
         residual=fine,
@@ -499,14 +500,16 @@ def _judge_blobs(
     scene: Scene,
     frame: AnyArray,
     expected: AnyArray,
-    residual: AnyArray,
+    smooth: AnyArray,
     mask: AnyArray,
     min_area: float,
     rules: Rules,
 ) -> Blobs:
-    """Return the blobs of a mask, with those that are shown and those that are ghosts."""
+    """Return the blobs of a mask, with those that are shown and those that are ghosts.
+
+    ``smooth`` is the residual averaged over a few pixels, whose change across an outline is measured.
+    """
     labels, n_blobs = ndimage.label(mask, structure=np.ones((3, 3)))
-    smooth = loops().box_mean(residual, 1) if n_blobs else residual
     sizes, oldest, edges = loops().measure_blobs(labels, n_blobs, scene.ages, frame, expected, smooth)
     exists = sizes >= max(min_area * labels.size, 1.0)
     exists[0] = False
