@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 import maxnorm
 from maxnorm import VideoBackground
-from maxnorm.core import film_loops, scene
+from maxnorm.core import film_loops, scene, shaking
 from maxnorm.core.shaking import find_shift
 
 H, W = 96, 128
@@ -381,6 +382,15 @@ def test_the_shift_of_a_background_is_found_beside_an_object(shift):
     moved = film_loops.shift(background[None], *shift)[0]
     moved[20:50, 40:70] = 255.0  # an object
     assert_allclose(find_shift(background, moved, np.ones(moved.shape, bool)), shift, atol=0.15)
+
+
+def test_a_still_camera_needs_a_single_round(monkeypatch):
+    background = film_loops.box_mean(picture().mean(axis=2)[None].astype(np.float32), 2)[0]
+    slope = Mock(wraps=shaking._slope)
+    monkeypatch.setattr(shaking, "_slope", slope)
+    noise = np.random.default_rng(0).normal(0.0, 0.5, background.shape)
+    assert find_shift(background, background + noise, np.ones(background.shape, bool)) == (0.0, 0.0)
+    assert slope.call_count == 2  # once per axis
 
 
 def test_a_picture_without_edges_has_no_shift():

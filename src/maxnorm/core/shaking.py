@@ -8,6 +8,7 @@ from maxnorm.core.types import AnyArray
 GRID = 8  # every eighth pixel of every eighth row is looked at
 LARGEST_SHIFT = 4.0  # in pixels
 LEAST_SHIFT = 0.2  # smaller shifts are not worth the blur of an interpolation
+LEAST_FIRST_STEP = 0.1  # of the Gauss-Newton method, below which the camera stands still
 GAIN = 0.85  # share of the difference at no shift below which the difference at a shift must fall
 ROUNDS = 5
 
@@ -45,7 +46,7 @@ def find_shift(background: AnyArray, frame: AnyArray, free: AnyArray) -> Shift:
     differences = values - background[points[0], points[1]]
     limit = 2.0 * float(np.median(np.abs(differences))) + 1.0
     still, shift = _cost(differences, limit), np.zeros(2)
-    for _ in range(ROUNDS):
+    for k in range(ROUNDS):
         places = points - shift[:, None]
         slopes = np.stack([_slope(background, places, axis) for axis in (0, 1)])
         weights = np.clip(2.0 - np.abs(differences) / limit, 0.0, 1.0)
@@ -53,6 +54,8 @@ def find_shift(background: AnyArray, frame: AnyArray, free: AnyArray) -> Shift:
         if np.linalg.det(normal) <= 1e-3 * np.trace(normal) ** 2 or not np.isfinite(normal).all():
             return STILL  # a background without edges, or with edges in one direction only
         step = np.linalg.solve(normal, (slopes * weights) @ differences)
+        if k == 0 and np.abs(step).max() < LEAST_FIRST_STEP:
+            return STILL  # most cameras, which need no further rounds
         shift = np.clip(shift - step, -LARGEST_SHIFT, LARGEST_SHIFT)
         differences = values - _sample(background, points - shift[:, None])
         if np.abs(step).max() < 0.02:
