@@ -49,18 +49,27 @@ def browser():
     driver.quit()
 
 
+def read_address(process):
+    """Wait until a command has printed the address of its page, and return it."""
+    for line in process.stderr:
+        if found := re.search(r"open (http://127\.0\.0\.1:\d+/)", line):
+            return found[1]
+    raise AssertionError("the command has ended")
+
+
+def requested_addresses(driver):
+    """Return the addresses that the browser has requested since the last call."""
+    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    requests = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    return [request["request"]["url"] for request in requests]
+
+
 @pytest.fixture
 def watch(tmp_path):
     command = [sys.executable, "-m", "maxnorm", "watch", "-", "--port", "0"]
     command += ["--model", str(tmp_path / "watch.maxnorm")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        address = None
-        while address is None:
-            line = process.stderr.readline()
-            assert line, "the command has ended"
-            found = re.search(r"open (http://127\.0\.0\.1:\d+/)", line)
-            address = found and found[1]
-        yield process, address, tmp_path / "watch.maxnorm"
+        yield process, read_address(process), tmp_path / "watch.maxnorm"
         process.kill()
 
 
@@ -103,14 +112,8 @@ def test_the_page_shows_rows_alarms_and_changes_and_the_model_is_saved(watch, br
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     browser.save_screenshot(str(SCREENSHOTS / "watch.png"))
 
-    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    addresses = [
-        entry["params"]["request"]["url"]
-        for entry in requests
-        if entry["method"] == "Network.requestWillBeSent"
-    ]
-    outside = [one for one in addresses if not one.startswith((address, "data:", "blob:", "chrome:"))]
-    assert outside == []
+    ours = (address, "data:", "blob:", "chrome:")
+    assert [one for one in requested_addresses(browser) if not one.startswith(ours)] == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
     process.send_signal(signal.SIGTERM)
@@ -158,13 +161,7 @@ def test_the_report_opens_offline(tmp_path, browser):
     assert len(browser.find_elements(By.TAG_NAME, "svg")) >= 3
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     browser.save_screenshot(str(SCREENSHOTS / "report.png"))
-    requests = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    addresses = [
-        entry["params"]["request"]["url"]
-        for entry in requests
-        if entry["method"] == "Network.requestWillBeSent"
-    ]
-    assert all(one.startswith(("file:", "data:")) for one in addresses)
+    assert all(one.startswith(("file:", "data:")) for one in requested_addresses(browser))
 
 
 def test_a_film_is_shown_with_its_background_and_foreground(browser, tmp_path):
@@ -176,13 +173,7 @@ def test_a_film_is_shown_with_its_background_and_foreground(browser, tmp_path):
     command = [sys.executable, "-m", "maxnorm", "watch", "film.npy", "--port", "0", "--model", "film.maxnorm"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         try:
-            address = None
-            while address is None:
-                line = process.stderr.readline()
-                assert line, "the command has ended"
-                found = re.search(r"open (http://127\.0\.0\.1:\d+/)", line)
-                address = found and found[1]
-            browser.get(address)
+            browser.get(read_address(process))
             pattern = re.compile(r"([\d,]+) frames, [\d,]+ per second, ([\d.]+)% foreground")
 
             def is_late(driver):
