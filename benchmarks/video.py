@@ -3,6 +3,7 @@
     python benchmarks/video.py FOLDER                    labelled sequences, and the same made harder
     python benchmarks/video.py FOLDER --plain            the sequences as they are
     python benchmarks/video.py speed                     frames per second, without any data
+    python benchmarks/video.py memory                    resident memory over 10,000 frames, without any data
     python benchmarks/video.py picture --film vtest.avi  the picture of docs/film.md
 
 FOLDER holds one folder per sequence in the layout of CDnet 2014 (changedetection.net): ``input/`` with frames
@@ -24,6 +25,7 @@ from scipy import ndimage
 
 from maxnorm import VideoBackground, open_film
 from maxnorm.core import film_loops, scene
+from maxnorm.paper.measure import measure_resident_memory
 
 CONSOLE = Console(width=170)
 FIRST = 150  # frames that are not counted
@@ -188,6 +190,17 @@ def run_sequences(folder, plain):
     CONSOLE.print(table)
 
 
+def make_frames(shape, n_frames, rng):
+    """Yield frames of a textured background with noise, in front of which a bright box moves."""
+    height, width, _ = shape
+    picture = rng.integers(60, 200, shape)
+    for t in range(n_frames):
+        frame = np.clip(picture + rng.integers(-3, 4, shape), 0, 255).astype(np.uint8)
+        left = width * (t % 80) // 80
+        frame[height // 3 : 2 * height // 3, left : left + width // 10] = 250
+        yield frame
+
+
 def run_speed():
     """Print how many frames per second are judged, with and without Numba."""
     table = Table(title="frames per second on one core, a textured background with a moving object")
@@ -196,15 +209,11 @@ def run_speed():
     rng = np.random.default_rng(0)
     compiled = scene.loops()
     for height, width, channels in ((240, 320, 3), (240, 320, 1), (480, 640, 3), (1080, 1920, 3)):
-        picture = rng.integers(60, 200, (height, width, channels))
         rates = []
         for loops in (compiled, film_loops):
             scene.loops = lambda loops=loops: loops
             subtractor, seconds = VideoBackground(), []
-            for t in range(60):
-                frame = np.clip(picture + rng.integers(-3, 4, picture.shape), 0, 255).astype(np.uint8)
-                left = width * t // 80
-                frame[height // 3 : 2 * height // 3, left : left + width // 10] = 250
+            for frame in make_frames((height, width, channels), 60, rng):
                 start = time.perf_counter()
                 subtractor.apply(frame)
                 seconds.append(time.perf_counter() - start)
@@ -212,6 +221,15 @@ def run_speed():
         table.add_row(f"{width} x {height} x {channels}", *(f"{rate:.0f}" for rate in rates))
     scene.loops = lambda: compiled
     CONSOLE.print(table)
+
+
+def run_memory():
+    """Print the peak resident memory of this process after some and after many frames."""
+    subtractor = VideoBackground()
+    for frame in make_frames((240, 320, 3), 10_000, np.random.default_rng(0)):
+        subtractor.apply(frame)
+        if subtractor.n_frames_ in (1_000, 10_000):
+            CONSOLE.print(f"{subtractor.n_frames_:6,} frames: {measure_resident_memory():.1f} MB")
 
 
 def draw_picture(path, number=780):
@@ -242,9 +260,11 @@ def draw_picture(path, number=780):
 @click.option("--plain", is_flag=True, help="Only the sequences as they are.")
 @click.option("--film", type=click.Path(exists=True), help="The film of the picture.")
 def main(folder, plain, film):
-    """Measure background subtraction on the sequences of FOLDER, or its speed, or draw a picture."""
+    """Measure background subtraction on the sequences of FOLDER, its speed or memory, or draw a picture."""
     if folder == "speed":
         run_speed()
+    elif folder == "memory":
+        run_memory()
     elif folder == "picture":
         draw_picture(film)
     else:
