@@ -305,6 +305,59 @@ def test_sources_that_cannot_be_opened_raise_errors_with_a_remedy(tmp_path):
         open_stream(np.ones((2, 3, 4)))
 
 
+def write_images(path, images, key="images"):
+    """Write images to a file of the format that the extension names, in chunks that do not divide them."""
+    if path.suffix == ".npy":
+        np.save(path, images)
+    elif path.suffix == ".npz":
+        np.savez(path, **{key: images})
+    elif path.suffix == ".zarr":
+        zarr = pytest.importorskip("zarr")
+        array = zarr.open_group(path, mode="w").create_array(
+            key, shape=images.shape, chunks=(5, 2, 3, 4)[: images.ndim], dtype=images.dtype
+        )
+        array[:] = images
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w") as file:
+            chunks = (5, 2, 3, 4)[: images.ndim]
+            file.create_dataset(key, data=images, chunks=chunks, compression="gzip")
+            file["labels"] = np.zeros(len(images))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.h5", "x.zarr"])
+@pytest.mark.parametrize("shape", [(17, 7, 5), (17, 3, 4, 6)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_images_of_a_file_are_folded_into_rows(tmp_path, name, shape, order):
+    images = np.asarray(RNG.standard_normal(shape), order=order)
+    expected = images.reshape(17, -1)
+    write_images(tmp_path / name, images)
+    keys = [None] if name == "x.npy" else [None, "images"]
+    for key in keys:
+        for batch_size in (None, 3):
+            stream = open_stream(tmp_path / name, key=key, batch_size=batch_size)
+            assert (stream.n_samples, stream.n_features) == expected.shape
+            np.testing.assert_array_equal(rows(stream), expected)
+    np.testing.assert_array_equal(rows(stream.from_row(10)), expected[10:])
+    np.testing.assert_array_equal(rows(open_stream(tmp_path / name, columns=[4, 1])), expected[:, [4, 1]])
+    with pytest.raises(StreamError, match=r"two.dimension"):
+        open_stream(tmp_path / name, transpose=True)
+    model = MaxNormDecomposition(2, random_state=0)
+    np.testing.assert_allclose(model.fit(stream).components_, model.fit(images).components_, atol=1e-8)
+
+
+def test_a_table_is_preferred_to_images_and_several_arrays_of_images_need_a_key(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["left"], file["right"] = np.zeros((4, 3, 2)), np.ones((4, 3, 2))
+    with pytest.raises(StreamError, match=r"set key to one of 'left' 4x3x2, 'right' 4x3x2"):
+        open_stream(tmp_path / "x.h5")
+    np.testing.assert_array_equal(rows(open_stream(tmp_path / "x.h5", key="right")), np.ones((4, 6)))
+    with h5py.File(tmp_path / "x.h5", "a") as file:
+        file["table"] = np.zeros((4, 5))
+    assert open_stream(tmp_path / "x.h5").n_features == 5
+
+
 def test_an_error_names_the_missing_package_and_its_extra(tmp_path):
     write_csv(tmp_path / "x.csv", X)
     code = (

@@ -75,7 +75,8 @@ def data_options(command: Command) -> Command:
             "--key",
             metavar="NAME",
             help="Name of the array to read, in a file that holds several (.npz, .h5, .zarr, .mat). "
-            "By default, the only two-dimensional array of the file is read.",
+            "By default, the only two-dimensional array of the file is read, or else the only one with more "
+            "dimensions.",
         ),
         click.option(
             "--columns",

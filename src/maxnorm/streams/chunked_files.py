@@ -15,8 +15,9 @@ import numpy as np
 from maxnorm.core.types import Array
 from maxnorm.streams.columns import select_columns
 from maxnorm.streams.file_checks import (
+    count_chunks,
+    fold_shape,
     require_numeric_type,
-    require_plausible_shape,
     require_row_fits,
     resolve_key,
     samples_per_chunked_read,
@@ -43,46 +44,47 @@ def open_hdf5(
     """
     h5py = needs("h5py", "reading HDF5")
     title = str(path)
-    samples_in_columns = transpose != (path.suffix.lower() == ".mat")
+    is_matlab = path.suffix.lower() == ".mat"
+    samples_in_columns = transpose != is_matlab
     with h5py.File(path, "r") as file:
-        name = _resolve_dataset(file, key, external, title)
+        name = _resolve_dataset(file, key, external, title, folds=not transpose and not is_matlab)
         data = file[name]
         if not external:
             _require_own_storage(data, f"{title}, dataset {name!r}")
         shape, chunks, dtype = data.shape, data.chunks, data.dtype
         stored_bytes = data.id.get_storage_size()
-    require_plausible_shape(shape, title)
-    n, p = shape[::-1] if samples_in_columns else shape
+    n, p = fold_shape(shape, title, transpose=samples_in_columns)
     require_row_fits(p, title)
     selection = select_columns(columns, None, p, title)
-    sample_axis = 1 if samples_in_columns else 0
-    size = rows_per_read(batch_size, p, 1 if chunks is None else chunks[sample_axis])
+    if samples_in_columns:
+        shape, chunks = shape[::-1], chunks and chunks[::-1]
+    size = rows_per_read(batch_size, p, 1 if chunks is None else chunks[0])
     cache_bytes = SMALLEST_CACHE_BYTES
     if chunks is not None:
-        chunks = chunks[::-1] if samples_in_columns else chunks
-        n_chunks = -(-n // chunks[0]) * -(-p // chunks[1])
+        n_chunks = count_chunks(shape, chunks)
         chunk_bytes = math.prod(chunks) * dtype.itemsize
         if stored_bytes > CHUNK_TOLERANCE * n_chunks * (chunk_bytes + CHUNK_OVERHEAD):
             raise StreamError(
                 f"{title}: its {n_chunks} chunks have {stored_bytes} bytes where {chunk_bytes} each are "
                 "expected; the file is damaged"
             )
-        size = samples_per_chunked_read(n, p, chunks, dtype.itemsize, size, title)
+        size = samples_per_chunked_read(shape, chunks, dtype.itemsize, size, title)
         # The cache holds the chunks of a sample, so that they are not decompressed again for every batch.
-        cache_bytes = max(cache_bytes, chunks[0] * -(-p // chunks[1]) * chunks[1] * dtype.itemsize)
+        cache_bytes = max(cache_bytes, count_chunks(shape[1:], chunks[1:]) * chunk_bytes)
 
     def read(start: int) -> Iterator[Array]:
         with h5py.File(path, "r", rdcc_nbytes=min(cache_bytes, LARGEST_CACHE_BYTES)) as file:
             data = file[name]
             for i in range(start, n, size):
-                yield selection.take(data[:, i : i + size].T if samples_in_columns else data[i : i + size])
+                batch = data[:, i : i + size].T if samples_in_columns else data[i : i + size]
+                yield selection.take(batch.reshape(len(batch), p))
 
     return Stream(
         lambda start: regroup(read(start), batch_size), title, n_samples=n, n_features=selection.n_features
     )
 
 
-def _resolve_dataset(file: Any, key: str | None, external: bool, title: str) -> str:
+def _resolve_dataset(file: Any, key: str | None, external: bool, title: str, *, folds: bool) -> str:
     """Return the path of the dataset to read within an HDF5 file.
 
     Without a key, datasets are searched for, but links are not followed.
@@ -102,14 +104,14 @@ def _resolve_dataset(file: Any, key: str | None, external: bool, title: str) -> 
 
     if key is None:
         file.visititems(visit)
-        return resolve_key(None, shapes, title)
+        return resolve_key(None, shapes, title, folds=folds)
     name = _follow_links(file, key, external, title)
     item = file.get(name) if name else None
     if not isinstance(item, h5py.Dataset):
         file.visititems(visit)
         return resolve_key(key.strip("/"), shapes, title)  # raises an error that lists the datasets
     require_numeric_type(item.dtype, f"{title}, dataset {key!r}")
-    return resolve_key(name, {name: item.shape or ()}, title)
+    return resolve_key(name, {name: item.shape or ()}, title, folds=folds)
 
 
 def _follow_links(file: Any, key: str, external: bool, title: str) -> str:
@@ -171,23 +173,23 @@ def open_zarr(
     if isinstance(node, zarr.Group):
         arrays = _list_arrays(node, zarr)
         shapes = {name: item.shape for name, item in arrays.items()}
-        node = arrays[resolve_key(None if key is None else key.strip("/"), shapes, title)]
-    require_plausible_shape(node.shape, title)
+        name = resolve_key(None if key is None else key.strip("/"), shapes, title, folds=not transpose)
+        node = arrays[name]
+    n, p = fold_shape(node.shape, title, transpose=transpose)
     require_numeric_type(node.dtype, title)
     _require_no_pickle(node, title)
-    n, p = node.shape[::-1] if transpose else node.shape
     require_row_fits(p, title)
     selection = select_columns(columns, None, p, title)
     sample_axis = 1 if transpose else 0
-    chunks = node.chunks[::-1] if transpose else node.chunks
+    shape, chunks = (node.shape[::-1], node.chunks[::-1]) if transpose else (node.shape, node.chunks)
     size = rows_per_read(batch_size, p, chunks[0])
-    size = samples_per_chunked_read(n, p, chunks, node.dtype.itemsize, size, title)
+    size = samples_per_chunked_read(shape, chunks, node.dtype.itemsize, size, title)
 
     def read(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
             _require_honest_chunks(path, node, i, min(i + size, n), sample_axis, title)
             batch = np.asarray(node[:, i : i + size]).T if transpose else np.asarray(node[i : i + size])
-            yield selection.take(batch)
+            yield selection.take(batch.reshape(len(batch), p))
 
     return Stream(
         lambda start: regroup(read(start), batch_size), title, n_samples=n, n_features=selection.n_features

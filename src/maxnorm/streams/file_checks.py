@@ -38,9 +38,30 @@ MOST_ARRAYS_SHOWN = 10  # in an error message
 
 def require_plausible_shape(shape: Sequence[Any], title: str) -> None:
     """Raise a StreamError if an array of a file has a shape that is not two-dimensional, or impossible."""
+    _require_possible_lengths(shape, title)
+    require_two_dimensions(tuple(shape), title)
+
+
+def fold_shape(shape: Sequence[Any], title: str, *, transpose: bool) -> tuple[int, int]:
+    """Return the numbers of samples and of features of an array of a file.
+
+    An array of more than two dimensions, for example of images, has one sample per item of its first axis,
+    whose entries in C order are the features. Such an array cannot be transposed.
+    """
+    _require_possible_lengths(shape, title)
+    if len(shape) < 2 or transpose:
+        require_two_dimensions(tuple(shape), title)
+    return (shape[1], shape[0]) if transpose else (shape[0], math.prod(shape[1:]))
+
+
+def _require_possible_lengths(shape: Sequence[Any], title: str) -> None:
     if not all(isinstance(length, int) and length >= 0 for length in shape):
         raise StreamError(f"{title}: declares the impossible shape {tuple(shape)}; the file is damaged")
-    require_two_dimensions(tuple(shape), title)
+
+
+def count_chunks(shape: Sequence[int], chunks: Sequence[int]) -> int:
+    """Return how many chunks of a shape cover an array."""
+    return math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
 
 
 def require_row_fits(n_features: int, title: str) -> None:
@@ -77,19 +98,15 @@ def require_proportional(n_bytes: int, stored_bytes: int, title: str, remedy: st
 
 
 def samples_per_chunked_read(
-    n_samples: int, n_features: int, chunks: Sequence[int], itemsize: int, size: int, title: str
+    shape: Sequence[int], chunks: Sequence[int], itemsize: int, size: int, title: str
 ) -> int:
     """Return the number of samples of a chunked array to read at a time, which touch a bounded number of
     chunks.
 
     Parameters
     ----------
-    n_samples : int
-        Number of samples.
-    n_features : int
-        Number of features of a sample.
-    chunks : sequence of two int
-        Numbers of samples and of features in a chunk.
+    shape, chunks : sequences of int
+        Shape of the array and of its chunks, whose first axis is that of the samples.
     itemsize : int
         Bytes of an entry.
     size : int
@@ -108,21 +125,21 @@ def samples_per_chunked_read(
         If a chunk is too large, or if a single sample touches too many chunks.
     """
     chunk_bytes = math.prod(chunks) * itemsize
-    shown = f"{chunks[0]} samples x {chunks[1]} features"
+    shown = f"{chunks[0]} samples x {math.prod(chunks[1:])} features"
     if chunk_bytes > LARGEST_CHUNK_BYTES:
         raise StreamError(
             f"{title}: its chunks of {shown} take {chunk_bytes} bytes each, more than the "
             f"{LARGEST_CHUNK_BYTES} that are decompressed at once; write the array with smaller chunks, for "
             "example of 1000 samples"
         )
-    chunks_per_sample = math.ceil(n_features / chunks[1])
+    chunks_per_sample = count_chunks(shape[1:], chunks[1:])
     if chunks_per_sample > MOST_CHUNKS_PER_SAMPLE:
         raise StreamError(
             f"{title}: its chunks of {shown} are too small, because every sample touches {chunks_per_sample} "
             "of them; write the array with chunks that hold more features"
         )
     bound = max(1, MOST_CHUNKS_PER_READ // chunks_per_sample) * chunks[0]
-    return max(1, min(size, bound, n_samples))
+    return max(1, min(size, bound, shape[0]))
 
 
 def require_numeric_type(dtype: np.dtype[Any], title: str) -> None:
@@ -133,17 +150,22 @@ def require_numeric_type(dtype: np.dtype[Any], title: str) -> None:
         raise StreamError(f"{title}: must be numeric, not {dtype}; convert it to numbers")
 
 
-def resolve_key(key: str | None, shapes: Mapping[str, Sequence[int]], title: str) -> str:
+def resolve_key(
+    key: str | None, shapes: Mapping[str, Sequence[int]], title: str, *, folds: bool = False
+) -> str:
     """Return the name of the array to read from a file that may hold several.
 
     Parameters
     ----------
     key : str or None
-        Name of the array. None selects the only array with two dimensions.
+        Name of the array. None selects the only array with two dimensions, or else, with ``folds``, the only
+        one with more.
     shapes : mapping of str to sequence of int
         Name and shape of every array in the file.
     title : str
         Name of the file in error messages.
+    folds : bool, default=False
+        Whether an array may have more than two dimensions.
 
     Returns
     -------
@@ -152,22 +174,26 @@ def resolve_key(key: str | None, shapes: Mapping[str, Sequence[int]], title: str
     Raises
     ------
     StreamError
-        If the array does not exist or is not two-dimensional, or if ``key`` is None and the number of
-        two-dimensional arrays is not one.
+        If the array does not exist or has another number of dimensions, or if ``key`` is None and the number
+        of arrays with such a shape is not one.
     """
     if key is not None:
         if key not in shapes:
             raise StreamError(f"{title}: key={key!r} names no array; the file holds {_list_arrays(shapes)}")
-        require_two_dimensions(tuple(shapes[key]), f"{title}, {key}")
+        if not folds or len(shapes[key]) < 2:
+            require_two_dimensions(tuple(shapes[key]), f"{title}, {key}")
         return key
     tables = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    if not tables and folds:
+        tables = {name: shape for name, shape in shapes.items() if len(shape) > 2}
     if not tables:
         raise StreamError(
             f"{title}: holds no two-dimensional array of samples x features, but {_list_arrays(shapes)}"
         )
     if len(tables) > 1:
         raise StreamError(
-            f"{title}: holds {len(tables)} two-dimensional arrays; set key to one of {_list_arrays(tables)}"
+            f"{title}: holds {len(tables)} arrays of samples x features; set key to one of "
+            f"{_list_arrays(tables)}"
         )
     return next(iter(tables))
 

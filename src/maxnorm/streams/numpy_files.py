@@ -14,8 +14,8 @@ import numpy as np
 from maxnorm.core.types import Array
 from maxnorm.streams.columns import select_columns
 from maxnorm.streams.file_checks import (
+    fold_shape,
     require_numeric_type,
-    require_plausible_shape,
     require_proportional,
     require_row_fits,
     resolve_key,
@@ -68,9 +68,8 @@ def open_npy(path: Path, *, batch_size: int | None, columns: Columns, transpose:
     title = str(path)
     with path.open("rb") as file:
         header = _read_npy_header(file, title)
-    require_plausible_shape(header.shape, title)
+    n, p = fold_shape(header.shape, title, transpose=transpose)
     require_numeric_type(header.dtype, title)
-    n, p = header.shape[::-1] if transpose else header.shape
     require_row_fits(p, title)
     selection = select_columns(columns, None, p, title)
     row_bytes = p * header.dtype.itemsize
@@ -87,7 +86,7 @@ def open_npy(path: Path, *, batch_size: int | None, columns: Columns, transpose:
                 raise _truncated(title, start + len(flat) // p, n)
             return flat.reshape(count, p)
         whole = np.load(path, mmap_mode="r", allow_pickle=False)
-        return np.array((whole.T if transpose else whole)[start : start + count], order="C")
+        return np.array((whole.T if transpose else whole)[start : start + count], order="C").reshape(count, p)
 
     def source(start: int) -> Iterator[Array]:
         for i in range(start, n, size):
@@ -122,16 +121,17 @@ def open_npz(
             matrix = build_sparse(parts, title)
             require_row_fits(matrix.shape[0 if transpose else 1], title)
             return open_sparse(matrix, title, batch_size=batch_size, columns=columns, transpose=transpose)
-        name = resolve_key(key, {k: header.shape for k, header in headers.items()}, title)
+        shapes = {name: header.shape for name, header in headers.items()}
+        name = resolve_key(key, shapes, title, folds=not transpose)
         header, array_title = headers[name], f"{title}, array {name!r}"
-        require_plausible_shape(header.shape, array_title)
+        n, p = fold_shape(header.shape, array_title, transpose=transpose)
         require_numeric_type(header.dtype, array_title)
         if header.is_fortran != transpose:  # the entries of a sample are scattered over the whole member
             whole = _load_member(archive, name, header, title)
+            whole = whole if transpose else whole.reshape(n, p)
             return open_array(whole, title, batch_size=batch_size, columns=columns, transpose=transpose)
         member = _member_name(archive, name)
         _require_complete(archive.getinfo(member), header, array_title)
-    n, p = header.shape[::-1] if transpose else header.shape
     require_row_fits(p, array_title)
     selection = select_columns(columns, None, p, title)
     size = rows_per_read(batch_size, p)

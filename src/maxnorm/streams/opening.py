@@ -74,7 +74,9 @@ def open_stream(
 
         - the path of a file: ``.npy``, ``.npz``; ``.csv``, ``.tsv``, ``.txt`` or ``.dat``, also compressed
           with gzip (``.csv.gz``); ``.parquet``, ``.pq``, ``.arrow``, ``.feather``; ``.h5``, ``.hdf5``,
-          ``.hdf``; ``.zarr``; ``.mat``;
+          ``.hdf``; ``.zarr``; ``.mat``.
+          An array of more dimensions in a NumPy, HDF5 or Zarr file has one sample per item of its first axis,
+          whose entries in C order are the features;
         - the path of a folder of Parquet files, which are read in the order of their paths;
         - ``"-"`` for text on standard input, or the path of a pipe;
         - a NumPy array, masked array or memory map, a pandas data frame, or a SciPy sparse matrix;
@@ -97,7 +99,8 @@ def open_stream(
         features are the rows of the source.
     key : str or None, default=None
         Name of the array to read from a file that holds several (``.npz``, HDF5, Zarr, MATLAB). None reads
-        the only array with two dimensions.
+        the only array with two dimensions. If there is none, it reads the only one with more, except from
+        MATLAB files.
     transpose : bool, default=False
         Whether samples are the columns of the source instead of its rows. Text, Parquet and Arrow files are
         then read once per batch. Iterables, pipes and standard input cannot be transposed.
