@@ -4,7 +4,8 @@ import hyperspy.api as hs
 import numpy as np
 import pytest
 
-from maxnorm import MaxNormDecomposition, OnlineRobustPCA
+from maxnorm import MaxNormDecomposition, OnlineRobustPCA, open_stream
+from maxnorm.streams import StreamError
 
 # HyperSpy 2.5 adds the attribute mean_ of an estimator to the data, so that there must be none.
 SETTINGS = {"center": False, "random_state": 0}
@@ -90,3 +91,69 @@ def test_results_are_saved_and_loaded(tmp_path):
     signal.learning_results.decomposition_algorithm = "maxnorm"  # HDF5 cannot hold an object
     signal.save(tmp_path / "a.hspy")
     assert error(hs.load(tmp_path / "a.hspy").get_decomposition_model(), clean) < 0.08
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_signal_axes"), [((6, 5, 40), 1), ((7, 40), 1), ((6, 5, 4, 3), 2), ((3, 4, 5, 6), 1)]
+)
+@pytest.mark.parametrize("chunks", [None, 2])
+def test_a_file_is_read_with_one_sample_per_position(tmp_path, shape, n_signal_axes, chunks):
+    data = np.random.default_rng(0).random(shape)
+    signal = hs.signals.BaseSignal(data).transpose(signal_axes=n_signal_axes)
+    signal.save(tmp_path / "a.hspy", **({} if chunks is None else {"chunks": (chunks,) * len(shape)}))
+    n_features = int(np.prod(shape[len(shape) - n_signal_axes :]))
+    expected = signal.data.reshape(-1, n_features)
+    for batch_size in (None, 1, 7):
+        stream = open_stream(tmp_path / "a.hspy", batch_size=batch_size)
+        assert (stream.n_samples, stream.n_features) == expected.shape
+        np.testing.assert_array_equal(np.concatenate(list(stream)), expected)
+        np.testing.assert_array_equal(np.concatenate(list(stream.from_row(4))), expected[4:])
+    chosen = open_stream(tmp_path / "a.hspy", columns=[2, 0])
+    np.testing.assert_array_equal(np.concatenate(list(chosen)), expected[:, [2, 0]])
+
+
+def test_a_file_of_a_single_spectrum_or_with_a_wrong_key_is_refused(tmp_path):
+    hs.signals.Signal1D(np.zeros(10)).save(tmp_path / "single.hspy")
+    with pytest.raises(StreamError, match="navigation axes followed by signal axes"):
+        open_stream(tmp_path / "single.hspy")
+    spectrum_image()[0].save(tmp_path / "image.hspy")
+    with pytest.raises(StreamError, match="key='other' names no signal; set key to one of '__unnamed__'"):
+        open_stream(tmp_path / "image.hspy", key="other")
+    with pytest.raises(StreamError, match="cannot be transposed"):
+        open_stream(tmp_path / "image.hspy", transpose=True)
+    assert open_stream(tmp_path / "image.hspy", key="__unnamed__").n_samples == 256
+
+
+def test_a_file_that_refers_to_another_one_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    spectrum_image()[0].save(tmp_path / "image.hspy")
+    with h5py.File(tmp_path / "linked.hspy", "w") as file:
+        file["Experiments"] = h5py.ExternalLink("image.hspy", "/Experiments")
+    with pytest.raises(StreamError, match="refers to other files"):
+        open_stream(tmp_path / "linked.hspy")
+    assert open_stream(tmp_path / "linked.hspy", external=True).n_samples == 256
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "empty.hspy", "w"):
+        pass
+    with pytest.raises(StreamError, match="has no group 'Experiments'"):
+        open_stream(tmp_path / "empty.hspy")
+    spectrum_image()[0].save(tmp_path / "image.hspy")
+    with h5py.File(tmp_path / "image.hspy", "a") as file:
+        del file["Experiments/__unnamed__/axis-1"]
+        file.move("Experiments/__unnamed__/axis-2", "Experiments/__unnamed__/axis-1")
+    with pytest.raises(StreamError, match=r"has 2 axes and data of shape \(16, 16, 40\); it is damaged"):
+        open_stream(tmp_path / "image.hspy")
+
+
+def test_a_file_whose_scan_has_enormous_rows_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "large.hspy", "w") as file:
+        signal = file.create_group("Experiments/large")
+        signal.create_dataset("data", shape=(4, 2**15, 2**10), dtype="uint8", chunks=(1, 16, 2**10))
+        for i in range(3):
+            signal.create_group(f"axis-{i}").attrs["navigate"] = i < 2
+    with pytest.raises(StreamError, match="entries per row of the scan"):
+        open_stream(tmp_path / "large.hspy")

@@ -74,7 +74,7 @@ def data_options(command: Command) -> Command:
         click.option(
             "--key",
             metavar="NAME",
-            help="Name of the array to read, in a file that holds several (.npz, .h5, .zarr, .mat). "
+            help="Name of the array to read, in a file that holds several (.npz, .h5, .hspy, .zarr, .mat). "
             "By default, the only two-dimensional array of the file is read, or else the only one with more "
             "dimensions.",
         ),

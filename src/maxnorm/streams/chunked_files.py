@@ -37,10 +37,12 @@ def open_hdf5(
     key: str | None,
     transpose: bool,
     external: bool = False,
+    n_sample_axes: int = 1,
 ) -> Stream:
     """Return a stream over one dataset of an HDF5 file, or one variable of a MATLAB v7.3 file.
 
     A MATLAB v7.3 file is an HDF5 file whose arrays are stored transposed. By default, whole chunks are read.
+    If the first ``n_sample_axes`` axes of a dataset are samples, whole items of the first one are read.
     """
     h5py = needs("h5py", "reading HDF5")
     title = str(path)
@@ -55,10 +57,12 @@ def open_hdf5(
         stored_bytes = data.id.get_storage_size()
     n, p = fold_shape(shape, title, transpose=samples_in_columns)
     require_row_fits(p, title)
-    selection = select_columns(columns, None, p, title)
+    n_per_item = math.prod(shape[1:n_sample_axes])
+    selection = select_columns(columns, None, p // n_per_item, title)
     if samples_in_columns:
         shape, chunks = shape[::-1], chunks and chunks[::-1]
-    size = rows_per_read(batch_size, p, 1 if chunks is None else chunks[0])
+    n_items = batch_size and -(-batch_size // n_per_item)
+    size = rows_per_read(n_items, p, 1 if chunks is None else chunks[0])
     cache_bytes = SMALLEST_CACHE_BYTES
     if chunks is not None:
         n_chunks = count_chunks(shape, chunks)
@@ -75,12 +79,17 @@ def open_hdf5(
     def read(start: int) -> Iterator[Array]:
         with h5py.File(path, "r", rdcc_nbytes=min(cache_bytes, LARGEST_CACHE_BYTES)) as file:
             data = file[name]
-            for i in range(start, n, size):
+            first, skipped = divmod(start, n_per_item)
+            for i in range(first, n, size):
                 batch = data[:, i : i + size].T if samples_in_columns else data[i : i + size]
-                yield selection.take(batch.reshape(len(batch), p))
+                yield selection.take(batch.reshape(len(batch) * n_per_item, p // n_per_item)[skipped:])
+                skipped = 0
 
     return Stream(
-        lambda start: regroup(read(start), batch_size), title, n_samples=n, n_features=selection.n_features
+        lambda start: regroup(read(start), batch_size),
+        title,
+        n_samples=n * n_per_item,
+        n_features=selection.n_features,
     )
 
 
@@ -105,7 +114,7 @@ def _resolve_dataset(file: Any, key: str | None, external: bool, title: str, *, 
     if key is None:
         file.visititems(visit)
         return resolve_key(None, shapes, title, folds=folds)
-    name = _follow_links(file, key, external, title)
+    name = follow_links(file, key, external, title)
     item = file.get(name) if name else None
     if not isinstance(item, h5py.Dataset):
         file.visititems(visit)
@@ -114,7 +123,7 @@ def _resolve_dataset(file: Any, key: str | None, external: bool, title: str, *, 
     return resolve_key(name, {name: item.shape or ()}, title, folds=folds)
 
 
-def _follow_links(file: Any, key: str, external: bool, title: str) -> str:
+def follow_links(file: Any, key: str, external: bool, title: str) -> str:
     """Return the path within an HDF5 file that a key leads to after its soft links.
 
     Raises

@@ -30,6 +30,7 @@ _open_parquet = _reader("columnar_files", "open_parquet")
 _open_arrow = _reader("columnar_files", "open_arrow")
 _open_hdf5 = _reader("chunked_files", "open_hdf5")
 _open_mat = _reader("matlab_files", "open_mat")
+_open_hspy = _reader("hyperspy_files", "open_hspy")
 
 READERS_OF_ONE_ARRAY: dict[str, Callable[..., Stream]] = {
     ".npy": _reader("numpy_files", "open_npy"),
@@ -47,6 +48,7 @@ READERS_OF_SEVERAL_ARRAYS: dict[str, Callable[..., Stream]] = {  # these take a 
     ".h5": _open_hdf5,
     ".hdf5": _open_hdf5,
     ".hdf": _open_hdf5,
+    ".hspy": _open_hspy,
     ".zarr": _reader("chunked_files", "open_zarr"),
     ".mat": _open_mat,
 }
@@ -74,9 +76,10 @@ def open_stream(
 
         - the path of a file: ``.npy``, ``.npz``; ``.csv``, ``.tsv``, ``.txt`` or ``.dat``, also compressed
           with gzip (``.csv.gz``); ``.parquet``, ``.pq``, ``.arrow``, ``.feather``; ``.h5``, ``.hdf5``,
-          ``.hdf``; ``.zarr``; ``.mat``.
+          ``.hdf``; ``.hspy``; ``.zarr``; ``.mat``.
           An array of more dimensions in a NumPy, HDF5 or Zarr file has one sample per item of its first axis,
-          whose entries in C order are the features;
+          whose entries in C order are the features. A signal of HyperSpy (``.hspy``) has one sample per
+          position of its navigation axes;
         - the path of a folder of Parquet files, which are read in the order of their paths;
         - ``"-"`` for text on standard input, or the path of a pipe;
         - a NumPy array, masked array or memory map, a pandas data frame, or a SciPy sparse matrix;
@@ -98,9 +101,9 @@ def open_stream(
         without the row labels that pandas writes into CSV and Parquet files. If ``transpose`` is True, the
         features are the rows of the source.
     key : str or None, default=None
-        Name of the array to read from a file that holds several (``.npz``, HDF5, Zarr, MATLAB). None reads
-        the only array with two dimensions. If there is none, it reads the only one with more, except from
-        MATLAB files.
+        Name of the array to read from a file that holds several (``.npz``, HDF5, Zarr, MATLAB), or of the
+        signal (``.hspy``). None reads the only array with two dimensions. If there is none, it reads the only
+        one with more, except from MATLAB files.
     transpose : bool, default=False
         Whether samples are the columns of the source instead of its rows. Text, Parquet and Arrow files are
         then read once per batch. Iterables, pipes and standard input cannot be transposed.
@@ -255,7 +258,7 @@ def _open_path(
         )
     if reader is _open_text:
         options["header"] = header
-    if reader in (_open_hdf5, _open_mat):
+    if reader in (_open_hdf5, _open_hspy, _open_mat):
         options["external"] = external
     if suffix in READERS_OF_SEVERAL_ARRAYS:
         options["key"] = key
