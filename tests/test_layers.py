@@ -15,6 +15,8 @@ LAYERS = (
         "learner",
         "dense",
         "sparse",
+        "entries",
+        "completion",
         "selection",
         "variational",
         "factor_steps",

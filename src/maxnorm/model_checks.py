@@ -16,9 +16,11 @@ import scipy.sparse as sp
 from maxnorm.core.batch import Batch, check_range
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.drift import Change, Drift, Kind
+from maxnorm.core.entry_model import EntryModel, EntrySums
 from maxnorm.core.factor_model import LEAST_SHARE, MOST_SHARE, SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
+from maxnorm.core.patterns import Pattern
 from maxnorm.core.precision import range_of
 from maxnorm.core.scales import Scales
 from maxnorm.core.scene import RULES, Scene
@@ -217,6 +219,42 @@ def _check_state(state: Any, n_features: int) -> None:
         _check_factor_model(state.model, state.gauge, p, d)
     if state.drift is not None:
         _check_drift(state.drift, p, d)
+    _check_number(state.repeated_weight, "repeated_weight", least=0.0)
+    _require((state.entry_model is None) == (state.entry_sums is None), "a part of the model is missing")
+    if state.entry_model is not None:
+        _check_entry_model(state.entry_model, state.entry_sums, p, d)
+
+
+def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
+    _require(isinstance(model, EntryModel), "the model of entries is of the wrong type")
+    _require(isinstance(seen, EntrySums), "the sums over entries are of the wrong type")
+    pattern = model.pattern
+    _require(isinstance(pattern, Pattern), "the pattern of entries is of the wrong type")
+    _require(
+        isinstance(pattern.columns, np.ndarray) and pattern.columns.ndim == 2, "the pattern has no columns"
+    )
+    k = pattern.columns.shape[1]
+    _check_array(pattern.columns, "the features of columns", p, k)
+    _check_array(pattern.row_scale, "the scales of features", k, least=0.0)
+    _require(bool((pattern.row_scale > 0.0).all()), "a scale of a feature is not positive")
+    _check_array(pattern.strength, "the strengths of features", k, least=0.0)
+    q, size, n_features = d + 1, (d + 2) * (d + 3) // 2, pattern.n_features
+    _check_gauge(model.gauge, p)
+    _check_array(model.mean, "the factors of columns", p, q)
+    _check_array(model.covariance, "the covariances of columns", p, q * (q + 1) // 2)
+    _check_array(model.noise, "the noise variances", p, least=SMALLEST_NOISE)
+    _check_array(model.row_precision, "the precision of rows", q, q)
+    _check_array(model.column_precision, "the precision of columns", q, q)
+    _check_array(model.row_weights, "the weights of features", n_features, q)
+    _check_integer(model.n_rounds, "n_rounds", least=0)
+    _check_number(seen.weight, "weight", least=0.0)
+    _check_array(seen.rows, "the moments of rows", size)
+    _check_array(seen.features, "the products of features", n_features, n_features)
+    _check_array(seen.features_rows, "the products of features and rows", n_features, q)
+    _check_array(seen.counts, "counts", p, least=0.0)
+    _check_array(seen.squares, "squares", p, least=0.0)
+    _check_array(seen.products, "products", p, d + 2)
+    _check_array(seen.grams, "grams", p, size)
 
 
 def _check_drift(drift: Any, p: int, d: int) -> None:

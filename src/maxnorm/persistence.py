@@ -31,8 +31,10 @@ from maxnorm.core import noise, norms
 from maxnorm.core.batch import Batch
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.drift import Change, Drift
+from maxnorm.core.entry_model import EntryModel, EntrySums
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge
+from maxnorm.core.patterns import Pattern
 from maxnorm.core.scales import Scales
 from maxnorm.core.scene import Scene
 from maxnorm.core.state import Selection, State
@@ -76,6 +78,9 @@ VALUES = {
         FactorModel,
         Drift,
         Change,
+        EntryModel,
+        EntrySums,
+        Pattern,
         Memory,
         Judge,
         Scene,
@@ -98,6 +103,7 @@ FIELDS_OF_FORMAT_1 = {("L21", "doubt"): "downweight"}
 # Parameters that later versions have, with the values that give what files without them meant.
 DECOMPOSITIONS = ("MaxNormDecomposition", "OnlineRobustPCA")
 DEFAULTS_OF_FORMAT_1 = {"center": False, "scale": None, "drift": None}
+DEFAULTS_OF_COMPLETION = {"norm": "max", "implicit": "auto"}
 
 
 class ModelFileError(ValueError):
@@ -251,6 +257,8 @@ def _estimator(header: dict[str, Any], arrays: Mapping[str, Array]) -> BaseEstim
         parameters = {PARAMETERS_OF_FORMAT_1.get(k, k): v for k, v in parameters.items()}
     if header["estimator"] in DECOMPOSITIONS:
         parameters = DEFAULTS_OF_FORMAT_1 | parameters  # which version 0.1 did not write
+    if header["estimator"] == "MaxNormCompletion":
+        parameters = DEFAULTS_OF_COMPLETION | parameters
     estimator = getattr(maxnorm, header["estimator"])(**parameters)
     learnt = {key: _unpacked(value, arrays) for key, value in header["learnt"].items()}
     unknown = sorted(learnt.keys() - set(learnt_attributes(estimator)))

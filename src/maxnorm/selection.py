@@ -18,10 +18,10 @@ from maxnorm.core.batch import Batch
 from maxnorm.core.bias import fit_bias
 from maxnorm.core.defaults import default_components
 from maxnorm.core.linalg import robust_scale
-from maxnorm.core.sparse_encoding import Index, encode_entries, predict_entries, prior_of
+from maxnorm.core.sparse_encoding import encode_entries, predict_entries, prior_of
 from maxnorm.core.state import Selection, State
 from maxnorm.core.statistics import SufficientStatistics
-from maxnorm.core.types import Array, Mask
+from maxnorm.core.types import Array, Index, Mask
 from maxnorm.learner import Learner, apply, learn, step
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from maxnorm import selection
@@ -20,7 +19,6 @@ from maxnorm.core.noise import Noise, NoNoise
 from maxnorm.core.norms import FactorNorm
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.sparse_encoding import (
-    Index,
     best_radius,
     encode_entries,
     predict_entries,
@@ -29,9 +27,9 @@ from maxnorm.core.sparse_encoding import (
 )
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Index
 from maxnorm.dense import Auto, DenseLearner, DenseSettings, forgetting_at, norm_at
-from maxnorm.learner import APPLY_ENTRIES, Learner, apply, check_finite, refusing_overflow
+from maxnorm.learner import Learner, apply, check_finite, refusing_overflow
 
 MOSTLY_OBSERVED = 0.8  # share of observed entries from which one Gram matrix serves all features
 BATCH_COEFFICIENTS = 2**18  # coefficients in a batch, at most, so that memory stays flat
@@ -329,34 +327,6 @@ class CompletionLearner(Learner):
         R, offsets = self.coefficients(rows[needed], state)
         values = predict_entries(places, columns, R, state.L) + offsets[places]
         return values if state.biases is None else values + state.biases.columns[columns]
-
-    def recommend(self, rows: Batch, state: State, k: int) -> Recommendations:
-        """Return the k columns with the highest predicted values of each row, observed columns excluded."""
-        n, p = rows.shape
-        columns = np.full((n, k), -1, dtype=np.intp)
-        values = np.full((n, k), np.nan)
-        size = max(1, APPLY_ENTRIES // p)
-        for start in range(0, n, size):
-            part = slice(start, start + size)
-            entries = rows[part].entries()
-            R, offsets = self.coefficients(Batch(entries), state)
-            scores = R @ state.L.T + offsets[:, None]
-            if state.biases is not None:
-                scores += state.biases.columns
-            scores[np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr)), entries.indices] = -np.inf
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            found = np.take_along_axis(scores, best, axis=1)
-            is_found = np.isfinite(found)
-            columns[part, : best.shape[1]] = np.where(is_found, best, -1)
-            values[part, : best.shape[1]] = np.where(is_found, found, np.nan)
-        return Recommendations(columns, values)
-
-
-class Recommendations(NamedTuple):
-    """The best columns of each row, best first; -1 and NaN where there are fewer."""
-
-    columns: NDArray[np.intp]
-    values: Array
 
 
 def _double(L: Array) -> Array:

@@ -134,7 +134,7 @@ def test_fit_selects_the_rank(folder):
 
 def test_fit_learns_biases_for_completion(folder):
     run_successfully(*fit_command("--estimator", "completion", "--biases"), folder=folder)
-    assert maxnorm.load(folder / "m.maxnorm").state_.biases is not None
+    assert maxnorm.load(folder / "m.maxnorm").state_.entry_model is not None
 
 
 def test_fit_treats_a_column_without_values_as_missing(folder):

@@ -58,9 +58,9 @@ def test_predicted_entries_agree_with_and_without_numba(monkeypatch):
 def test_completion_agrees_with_and_without_numba(monkeypatch):
     X = make_corrupted_low_rank(400, 40, 3, corruption=0.0, dense_noise=0.05, missing=0.7, random_state=0).X
     rows, columns = np.nonzero(np.isnan(X))
-    compiled = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)
+    compiled = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict_entries(X, rows, columns)
     without_numba(monkeypatch)
-    plain = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict(X, rows, columns)
+    plain = MaxNormCompletion(3, biases=True, random_state=0).fit(X).predict_entries(X, rows, columns)
     np.testing.assert_allclose(compiled, plain, atol=1e-3)
 
 

@@ -302,7 +302,7 @@ def test_completion_fills_the_missing_entries_of_blocks(sparse, biases):
     np.testing.assert_allclose(
         model.transform(blocks).compute(), model.transform(entries(Z) if sparse else Z), atol=1e-8
     )
-    assert model.predict(blocks).shape == Z.shape
+    assert model.predict_entries(blocks).shape == Z.shape
     single = blocks.astype(np.float32)
     assert model.transform(single).dtype == model.transform(single).compute().dtype
 

@@ -104,7 +104,7 @@ def test_predictions_of_completion_pass_through_a_wrapped_learner():
         kind(2, lambda1=0.1, random_state=0).fit(ratings) for kind in (MaxNormCompletion, Wrapped)
     )
     np.testing.assert_array_equal(
-        wrapped.predict(ratings, [0, 3], [1, 2]), plain.predict(ratings, [0, 3], [1, 2])
+        wrapped.predict_entries(ratings, [0, 3], [1, 2]), plain.predict_entries(ratings, [0, 3], [1, 2])
     )
     np.testing.assert_array_equal(wrapped.recommend(ratings, 3).columns, plain.recommend(ratings, 3).columns)
 
@@ -113,9 +113,9 @@ def test_no_positions_give_no_predictions():
     ratings = sp.random_array((50, 10), density=0.4, rng=0, format="csr")
     for noise in ("none", "capped"):
         model = MaxNormCompletion(2, noise=noise, random_state=0).fit(ratings)
-        assert model.predict(ratings, [], []).shape == (0,)
+        assert model.predict_entries(ratings, [], []).shape == (0,)
     with pytest.raises(ValueError, match="pass both of them or neither"):
-        model.predict(ratings, rows=[1])
+        model.predict_entries(ratings, rows=[1])
 
 
 def test_samples_that_do_not_converge_are_reported_for_blocks_too():

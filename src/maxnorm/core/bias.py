@@ -79,12 +79,11 @@ class BiasModel:
         lengths = np.diff(Z.indptr)
         weight = np.repeat(sample_weight, lengths)
         residual = weight * (Z.data - self._mean_of(Z) - np.repeat(rows, lengths))
-        p = Z.shape[1]
         return BiasModel(
             float(weight @ Z.data),
             float(weight.sum()),
-            np.asarray(np.bincount(Z.indices, residual, p), dtype=np.float64),
-            np.asarray(np.bincount(Z.indices, weight, p), dtype=np.float64),
+            sum_columns(residual, Z),
+            sum_columns(weight, Z),
         )
 
 
@@ -94,6 +93,11 @@ def fit_bias(Z: csr_array, rounds: int = 3) -> BiasModel:
     for _ in range(rounds):
         model = model.from_batch(Z, model.rows(Z), np.ones(Z.shape[0]))
     return model
+
+
+def sum_columns(values: Array, Z: csr_array) -> Array:
+    """Return the sum of the values of each column, given one value for each entry of a CSR matrix."""
+    return np.asarray(np.bincount(Z.indices, values, Z.shape[1]), dtype=np.float64)
 
 
 def sum_rows(values: Array, indptr: NDArray[np.integer[Any]]) -> Array:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from maxnorm.core.precision import range_of
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Index
 
 RANK_TOLERANCE = 1e-6
 """Singular values below this fraction of the largest one are treated as zero.
@@ -26,6 +27,9 @@ SECULAR_TOLERANCE = 1e-11
 
 MAX_SECULAR_STEPS = 100
 """Limit on the Newton steps for a secular equation; it is a safeguard, since 3 to 6 steps suffice."""
+
+GATHERED_NUMBERS = 2**21
+"""Numbers that are copied from matrices at a time, to compute single entries of their product."""
 
 _NORMAL = NormalDist()
 # Quantiles of the magnitude of a standard normal variable, which turn an empirical quantile of magnitudes
@@ -182,6 +186,21 @@ def symmetric(packed: Array, d: int) -> Array:
     full[:, left, right] = packed
     full[:, right, left] = packed
     return full
+
+
+def entries_of_product(rows: Index, columns: Index, R: Array, L: Array) -> Array:
+    """Return the entries of ``R L^T`` at the given positions."""
+    values = np.empty(len(rows))
+    size = max(1, GATHERED_NUMBERS // R.shape[1])
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
+        values[part] = np.einsum("ij,ij->i", R[rows[part]], L[columns[part]])
+    return values
+
+
+def like(Z: csr_array, data: Array) -> csr_array:
+    """Return a sparse matrix with the same pattern and other values."""
+    return csr_array((data, Z.indices, Z.indptr), shape=Z.shape)
 
 
 def robust_scale(V: Array, limit: int = 8_000) -> float:

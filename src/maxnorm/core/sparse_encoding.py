@@ -10,25 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from maxnorm.core import noise
 from maxnorm.core.bias import BiasModel, sum_rows
-from maxnorm.core.linalg import RANK_TOLERANCE, ball_multipliers, products, symmetric
+from maxnorm.core.linalg import RANK_TOLERANCE, ball_multipliers, entries_of_product, products, symmetric
 from maxnorm.core.norms import FactorNorm
 from maxnorm.core.state import State
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Index
 
 GRAM_ENTRIES = 2**21  # entries of the Gram matrices of the samples that are solved for at a time
 # The ball grows fast and shrinks slowly, because other batches may need its size.
 RADII = np.geomspace(0.98, 2.0, 9)
 ONE = np.ones(1)
 MEAN_SHARE = 0.99  # share of the mean that is subtracted from the second moment, so that variance remains
-Index = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -118,12 +115,7 @@ def predict_entries(rows: Index, columns: Index, R: Array, L: Array) -> Array:
     if fast is not None:
         found: Array = fast.entries(np.asarray(rows), np.asarray(columns), R, np.asarray(L, dtype=np.float64))
         return found
-    values = np.empty(len(rows))
-    size = max(1, GRAM_ENTRIES // R.shape[1])
-    for start in range(0, len(rows), size):
-        part = slice(start, start + size)
-        values[part] = np.einsum("ij,ij->i", R[rows[part]], L[columns[part]])
-    return values
+    return entries_of_product(rows, columns, R, L)
 
 
 def prior_of(state: State) -> Prior:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.drift import Drift, Kind
+from maxnorm.core.entry_model import EntryModel, EntrySums
 from maxnorm.core.factor_model import (
     GROSS_ERROR,
     LEAST_SHARE,
@@ -61,6 +62,9 @@ class State:
     model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
     drift: Drift | None = None  #: what is known of changes of the stream, if they are looked for
     first_rows: int = 0  #: samples that learning begins with, all at once; zero if there is nothing special
+    entry_model: EntryModel | None = None  #: the model of single entries, if that is what is learnt
+    entry_sums: EntrySums | None = None  #: what it follows from
+    repeated_weight: float = 0.0  #: of all samples, while a pass repeats them; zero in the first pass
 
     @classmethod
     def start(cls, L: Array) -> State:
@@ -74,7 +78,8 @@ class State:
     @cached_property
     def locked(self) -> State:
         """The state itself, with arrays that are made read-only, so that nobody can damage a model."""
-        for value in (self, self.statistics, self.scales, self.biases, self.gauge, self.model, self.drift):
+        parts = (self.statistics, self.scales, self.biases, self.gauge, self.model, self.drift)
+        for value in (self, *parts, self.entry_model, self.entry_sums):
             for item in vars(value).values() if value is not None else ():
                 if isinstance(item, np.ndarray):
                     item.flags.writeable = False
@@ -214,6 +219,7 @@ class Contribution:
     levels: Array | float = 0.0  #: number, sum and sum of squares of the log residuals of samples
     excess: float = 0.0  #: how far the last of them have exceeded what is usual
     change: Kind | None = None  #: the kind of a sudden change that follows these samples, if there is one
+    entry_sums: EntrySums | None = None
 
     @classmethod
     def of_all(cls, state: State) -> Contribution:
@@ -232,7 +238,8 @@ class Contribution:
     def __sizeof__(self) -> int:
         """Return the size in bytes, which Dask asks for before it moves a contribution."""
         seen = self.statistics
-        return sum(a.nbytes for a in (seen.A, seen.B, seen.grams) if a is not None)
+        grams = seen.grams if self.entry_sums is None else self.entry_sums.grams
+        return sum(a.nbytes for a in (seen.A, seen.B, grams) if a is not None)
 
     def __add__(self, later: Contribution) -> Contribution:
         decay = later.decay
@@ -251,6 +258,7 @@ class Contribution:
             self.levels + later.levels,
             later.excess,
             self.change or later.change,
+            _add_sums(self.entry_sums, later.entry_sums, decay.statistics),
         )
 
 
@@ -259,6 +267,13 @@ def _add_biases(before: BiasModel | None, later: BiasModel | None, decay: float)
         return None
     if before is None or later is None:
         raise ValueError("a contribution with biases and one without biases cannot be added")
+    return before.scaled(decay) + later
+
+
+def _add_sums(before: EntrySums | None, later: EntrySums | None, decay: float) -> EntrySums | None:
+    """Return sums over entries with earlier ones decayed; None stands for zeros."""
+    if before is None or later is None:
+        return later if before is None else before.scaled(decay)
     return before.scaled(decay) + later
 
 
@@ -275,6 +290,7 @@ def accumulate(state: State, added: Contribution) -> State:
         time=state.time + added.n_full,
         biases=_add_biases(state.biases, added.biases, decay.biases),
         model=None,
+        entry_sums=_add_sums(state.entry_sums, added.entry_sums, decay.statistics),
     )
 
 
@@ -292,6 +308,8 @@ def remaining_weight(then: ArrayLike, now: int, forgetting: float, half_life: fl
 
 def surrogate(state: State, norm: FactorNorm, L: Array | None = None) -> float:
     """Return the surrogate g_t(L) of Eq. (3.1), at the state's own basis unless another is given."""
+    if state.entry_model is not None and state.entry_sums is not None:
+        return state.entry_model.mean_cost(state.entry_sums)
     L64 = (state.L if L is None else L).astype(np.float64, copy=False)
     seen = state.statistics
     if not seen.weight:

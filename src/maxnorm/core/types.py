@@ -13,3 +13,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 AnyArray: TypeAlias = NDArray[Any]
 """An array of numbers or truth values of any type, such as a frame of a film or a mask."""
+
+Index: TypeAlias = NDArray[np.integer[Any]]
+"""Array of positions."""

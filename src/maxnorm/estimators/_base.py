@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -192,6 +192,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
     _progress: Progress
 
     _numbers = NUMBERS
+    _norms: Collection[str] = NORMS
     _keeps_sparse = False  # whether the entries that a sparse matrix does not store are missing, not zero
 
     # -- learning -------------------------------------------------------------------------------------
@@ -460,8 +461,8 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
 
     def _warn_of_zeros(self, rows: Batch) -> None:
         """Warn if most entries are zero and most of the others, which may be the signal, were rejected."""
-        values, scales = rows.values, self._progress.state.scales
-        n_other, n_rejected = np.count_nonzero(values[~np.isnan(values)]), float(np.sum(scales.noisy))
+        values, scales = rows.entries().data, self._progress.state.scales
+        n_other, n_rejected = np.count_nonzero(values), float(np.sum(scales.noisy))
         if n_other < 0.5 * values.size and n_rejected > 0.5 * n_other:
             warnings.warn(
                 f"{1.0 - n_other / values.size:.0%} of the entries of X are zero, and most of the others "
@@ -575,7 +576,7 @@ class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, Ba
         check_weight(self, "lambda1")
         check_weight(self, "lambda2")
         check_plugin(self, "noise", NOISES, Noise, NOISE_MEMBERS)
-        check_plugin(self, "norm", NORMS, FactorNorm, NORM_MEMBERS)
+        check_plugin(self, "norm", self._norms, FactorNorm, NORM_MEMBERS)
         check_choice(self, "basis_update", ("exact", "bcd"))
         check_choice(self, "center", (False, True))
         check_choice(self, "whiten", (False, True))

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
+from maxnorm.completion import CompletionChoice, Recommendations, best_columns, predict, recommend
 from maxnorm.core.batch import Batch
+from maxnorm.core.linalg import row_norms
 from maxnorm.core.noise import L1, Noise
 from maxnorm.core.norms import BasisUpdate
 from maxnorm.core.types import Array
-from maxnorm.estimators._base import OnlineFactorisation, RandomState, Samples
+from maxnorm.dask.blocks import Blocks
+from maxnorm.entries import ROUNDS, EntryLearner
+from maxnorm.estimators._base import NUMBERS, OnlineFactorisation, RandomState, Samples
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
+from maxnorm.estimators.callbacks import Monitor, StopLearning
 from maxnorm.estimators.validation import Number, check_choice, check_number, check_weight, invalid
-from maxnorm.sparse import CompletionLearner, Recommendations, SparseLearner
+from maxnorm.learner import Learner, Progress
+from maxnorm.sparse import CompletionLearner, SparseLearner
+from maxnorm.streams import Stream
+
+MORE_PASSES = 2  # over samples that can be read again, if they are too many to be used in every round
 
 
 class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ignore[misc]
-    """Completion of missing entries from a low-rank model of the stream, regularised by the max-norm.
+    """Completion of missing entries from a low-rank model, for tables with gaps and for ratings.
 
-    ``transform`` returns X with its gaps filled, also for rows that were never seen before; ``predict``
-    returns chosen entries and ``recommend`` the best ones of each row. The model minimises the squared error
-    of the observed entries plus the max-norm. It is learnt in one pass and in memory that does not grow with
-    the number of rows. The algorithm is OMRMC, online max-norm regularised matrix completion [1]_.
+    ``transform`` returns X with its gaps filled, also for rows that were never seen before;
+    ``predict_entries`` returns chosen entries with their standard deviations, and ``recommend`` the best
+    columns of each row. Nothing need be set: units, location, noise, the number of components and the
+    strength of the regularisation follow from the data.
+
+    Of two models the one that suits the data is used. Tables are described by the factor model of
+    :class:`MaxNormDecomposition`. Ratings, and other matrices with few observed entries, are described by
+    factors and biases of rows and columns, which are known with uncertainty only; *which* entries are
+    observed is taken into account as well. With ``norm="max"``, or with any of the settings that belong to
+    it, the algorithm is OMRMC, online max-norm regularised matrix completion [1]_.
 
     X is an array with NaN for missing entries, or a SciPy sparse matrix of which every stored entry is
     observed, zeros included. A sparse matrix is never made dense. An entry that is stored more than once
@@ -34,13 +52,21 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
 
     Parameters
     ----------
-    n_components : int, "auto" or None, default=None
-        Number of components, which is the rank of the low-rank part or a bound on it. "auto" chooses it by
-        the error on entries that are held out of the first samples. None means 10, or half the number of
-        features if there are fewer than 20.
+    n_components : int, "auto" or None, default="auto"
+        Number of components, which is the rank of the low-rank part or a bound on it. With "auto" it follows
+        from the evidence for a table, and from held-out entries for the max-norm; for ratings it is at most
+        20, of which those that are not needed vanish. None means 10, or half the number of features if there
+        are fewer than 20.
+    norm : {"auto", "max"}, default="auto"
+        "auto" is the model that suits the data. "max" is the max-norm, the problem of the paper. It is also
+        chosen by setting any of ``lambda1``, ``lambda2``, ``c``, ``gram``, ``forgetting``, ``basis_update``,
+        ``max_iter`` and ``init``, which belong to it, or another noise than "none" and "capped".
     noise : {"none", "capped", "l1", "l21", "squared"} or Noise, default="none"
         What is unusual in the observed entries. "none" trusts them; "capped" fills robustly where some of
         them are grossly wrong. The others are those of :class:`MaxNormDecomposition`.
+    implicit : bool or "auto", default="auto"
+        Whether it matters which entries are observed, whatever their values, as it does for ratings. "auto"
+        takes it into account if less than half of the entries are observed.
     lambda1 : float or "auto", default="auto"
         Weight of the max-norm. "auto" chooses a weight per observed entry by the error on entries that are
         held out of the first samples; with another noise than "none" it is ``1 / sqrt(n_features)``.
@@ -50,18 +76,18 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         The c of Eq. (5.1) of the paper: observed entries may err at a cost of c per unit, and missing ones
         count as zeros at a cost of 1 / c per unit. None is the limit of large c, in which missing entries
         cost nothing; use it unless you study the paper. Other values need ``noise="none"``.
-    biases : bool, default=False
-        Whether entries are first explained by a mean and by the biases of their row and column, which suits
-        ratings. It needs ``noise="none"``.
+    biases : bool or "auto", default="auto"
+        Whether rows have biases, as people who rate have. "auto" gives them biases if all columns have the
+        same units and few entries are observed; with the max-norm it means False. True needs
+        ``noise="none"``.
     value_range : tuple (low, high) or None, default=None
         Bounds of the values that are filled in, predicted and recommended, for example ``(1, 5)`` for stars.
     gram : {"auto", "shared", "per-feature"}, default="auto"
         One Gram matrix for all features, as in the paper, or one per feature, in memory O(n_features x
-        n_components^2). "auto" takes the latter if less than four fifths are observed.
+        n_components^2). "auto" takes the latter if less than four fifths are observed. It belongs to the
+        max-norm.
     batch_size : int or "auto", default="auto"
-        Number of samples between two updates of the basis. "auto" starts with two fifths of the number of
-        components, at least 10, and grows to a tenth of the samples seen, more slowly while the model still
-        improves.
+        Number of samples between two updates of the basis. "auto" grows to a tenth of the samples seen.
     forgetting : float or "auto", default="auto"
         The sample seen at time t has the weight ``t ** forgetting``: with 0 all samples have the same weight,
         with 10 the last tenth of them counts most. "auto" forgets fast while the residual is falling and
@@ -77,8 +103,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         and up to 1000 in ``transform``.
     tol : float, default=1e-6
         Relative accuracy of the coefficients, as a KKT residual.
-    n_epochs : int, default=1
-        Number of passes of ``fit`` over the data.
+    n_epochs : int or "auto", default="auto"
+        Number of passes of ``fit`` over the data. "auto" uses all samples in rounds if they are few, and
+        makes a few passes over more of them if they can be read again; with the max-norm it means 1.
     init : "random" or array-like of shape (n_components, n_features), default="random"
         First basis. A random basis is orthonormal and is scaled to the data.
     random_state : int, RandomState or None, default=None
@@ -87,7 +114,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The basis, one vector per row; read-only.
+        The basis, one vector per row, in the units of the data.
     n_components_ : int
         Number of components.
     n_samples_seen_ : int
@@ -127,22 +154,26 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
     >>> from maxnorm import MaxNormCompletion
     >>> X = np.outer(np.arange(1.0, 41.0), [1.0, 2.0, 3.0, 4.0])
     >>> X[::3, 1] = np.nan
-    >>> filled = MaxNormCompletion(n_components=1, n_epochs=20, random_state=0).fit_transform(X)
-    >>> bool(abs(filled[6, 1] - 14.0) < 0.5)
+    >>> filled = MaxNormCompletion(random_state=0).fit_transform(X)
+    >>> bool(abs(filled[6, 1] - 14.0) < 0.01)
     True
     """
 
     _keeps_sparse = True
+    _norms = ("auto", "max")
+    _numbers = NUMBERS | {"n_epochs": Number(Integral, 1, alternatives=("auto",))}
 
     def __init__(
         self,
-        n_components: int | Literal["auto"] | None = None,
+        n_components: int | Literal["auto"] | None = "auto",
         *,
+        norm: Literal["auto", "max"] = "auto",
         noise: str | Noise = "none",
+        implicit: bool | Literal["auto"] = "auto",
         lambda1: float | Literal["auto"] = "auto",
         lambda2: float | Literal["auto"] = "auto",
         c: float | None = None,
-        biases: bool = False,
+        biases: bool | Literal["auto"] = "auto",
         value_range: Range = None,
         gram: Literal["auto", "shared", "per-feature"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
@@ -151,12 +182,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         basis_update: BasisUpdate = "exact",
         max_iter: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
-        n_epochs: int = 1,
+        n_epochs: int | Literal["auto"] = "auto",
         init: str | ArrayLike = "random",
         random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
+        self.norm = norm
         self.noise = noise
+        self.implicit = implicit
         self.lambda1 = lambda1
         self.lambda2 = lambda2
         self.c = c
@@ -188,7 +221,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         """
         return self._apply(X, CompletionAnswer(self.value_range))[0]
 
-    def predict(self, X: Samples, rows: ArrayLike | None = None, columns: ArrayLike | None = None) -> Array:
+    def predict_entries(
+        self,
+        X: Samples,
+        rows: ArrayLike | None = None,
+        columns: ArrayLike | None = None,
+        *,
+        return_std: bool = False,
+    ) -> Any:
         """Return the predicted values of chosen entries, from the observed entries of their rows.
 
         Parameters
@@ -199,33 +239,41 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             Rows of the chosen entries. Nothing else is computed. None means all entries.
         columns : array-like of int, default=None
             Columns of the chosen entries, one for each row.
+        return_std : bool, default=False
+            Whether to return the standard deviations of the true values about the predictions as well. They
+            are NaN with the max-norm, which has no statistical model.
 
         Returns
         -------
         values : ndarray
             The prediction of the model for each chosen entry, even where X is observed.
+        deviations : ndarray
+            The standard deviations, if they are asked for. The true value of an entry that is not observed is
+            within 1.64 of them in nine cases out of ten.
         """
         check_is_fitted(self)
-        if rows is None and columns is None:
+        if rows is None and columns is None and not return_std:
             return self._apply(X, PredictionAnswer(self.value_range))[0]
         (learner, state), Z = self._snapshot(), self._all_rows(X)
-        if rows is None or columns is None:
+        if (rows is None) != (columns is None):
             raise ValueError("rows and columns are the two parts of positions; pass both of them or neither")
-        positions = _as_index(rows), _as_index(columns)
-        if positions[0].shape != positions[1].shape or positions[0].ndim != 1:
-            raise ValueError(
-                "rows and columns must be one-dimensional and of the same length, got "
-                f"{positions[0].shape} and {positions[1].shape}"
-            )
-        for name, index, length in zip(("rows", "columns"), positions, Z.shape, strict=True):
-            if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
-                raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
+        shape: tuple[int, ...] = Z.shape
+        if rows is None or columns is None:
+            positions = tuple(index.ravel() for index in np.indices(shape))
+        else:
+            positions = _as_index(rows), _as_index(columns)
+            shape = positions[0].shape
+            _check_positions(positions, Z.shape)
         if not positions[0].size:
-            return np.empty(0)
-        return clip(learner.predict(Z, state, positions), self.value_range)
+            return (np.empty(0), np.empty(0)) if return_std else np.empty(0)
+        found = predict(learner, state, Z, positions)
+        values = clip(found.values.reshape(shape), self.value_range)
+        return (values, found.deviations.reshape(shape)) if return_std else values
 
-    def recommend(self, X: Samples, k: int = 10) -> Recommendations:
-        """Return the columns with the highest predicted values in each row, observed columns excluded.
+    def recommend(
+        self, X: Samples, k: int = 10, *, rank: Literal["auto", "value"] = "auto"
+    ) -> Recommendations:
+        """Return the best columns of each row, observed columns excluded.
 
         Parameters
         ----------
@@ -233,46 +281,162 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             The observed entries.
         k : int, default=10
             Number of columns per row.
+        rank : {"auto", "value"}, default="auto"
+            What is best: with "auto" the columns that are most likely wanted *and* liked, going by what rows
+            with similar columns have; with "value" those with the highest predicted values, many of which are
+            columns that hardly anybody wants. The two are the same unless the model takes into account which
+            entries are observed (see ``implicit``).
 
         Returns
         -------
         best : Recommendations
             A named tuple of ``columns`` and ``values``, both of shape (n_samples, k), best first; -1 and NaN
-            where a row has fewer columns left.
+            where a row has fewer columns left. The values are predictions.
         """
         check_is_fitted(self)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
+        if rank not in ("auto", "value"):
+            raise ValueError(f"rank must be 'auto' or 'value', got {rank!r}")
         learner, state = self._snapshot()
-        columns, values = learner.recommend(self._all_rows(X), state, k)
+        columns, values = recommend(learner, state, self._all_rows(X), k, by_value=rank == "value")
         return Recommendations(columns, clip(values, self.value_range))
+
+    def similar_columns(self, columns: ArrayLike, k: int = 10) -> Recommendations:
+        """Return the columns that are most like given ones, going by their factors.
+
+        Parameters
+        ----------
+        columns : array-like of int of shape (n,)
+            The given columns.
+        k : int, default=10
+            Number of similar columns for each.
+
+        Returns
+        -------
+        similar : Recommendations
+            A named tuple of ``columns`` and ``values``, both of shape (n, k), most similar first. The values
+            are the cosines of the angles between the columns of ``components_``.
+        """
+        check_is_fitted(self)
+        L = self.components_.T.astype(np.float64)
+        given = np.atleast_1d(_as_index(columns))
+        _check_positions((given, given), (len(L), len(L)))
+        L /= np.maximum(row_norms(L), np.finfo(np.float64).tiny)[:, None]
+        cosines = L[given] @ L.T
+        cosines[np.arange(len(given)), given] = -np.inf
+        best = best_columns(cosines, min(k, len(L) - 1))
+        return Recommendations(best, np.take_along_axis(cosines, best, axis=1))
+
+    @property
+    def components_(self) -> Array:
+        """Basis vectors in rows, an array of shape (n_components, n_features), in the units of the data."""
+        state = self.state_
+        if state.gauge is None:
+            return state.L.T
+        return (state.L * state.gauge.scale[:, None]).T.astype(state.L.dtype)
 
     def _all_rows(self, X: Samples) -> Batch:
         """Return the observed entries of all rows."""
         batches = [batch for _, batch in self._batches(self._rows(X))]
         return Batch(Batch.join(batches).entries())
 
-    def make_learner(self) -> CompletionLearner:
+    def make_learner(self) -> Learner:
         """Return the learner that the parameters describe, after checking them.
 
         Override this method to wrap or replace the learner of an estimator.
 
         Returns
         -------
-        learner : maxnorm.sparse.CompletionLearner
+        learner : maxnorm.completion.CompletionChoice or maxnorm.sparse.CompletionLearner
             An immutable value, which knows nothing of what was learnt.
         """
         self._check_parameters()
+        if not self._has_max_norm:
+            return self._automatic_learner()
         if self.c is not None:
-            dense = self._dense_learner(noise=L1(float(self.c)), missing_lambda2=1.0 / float(self.c))
+            dense = self._dense_learner(
+                norm="max", noise=L1(float(self.c)), missing_lambda2=1.0 / float(self.c)
+            )
             return CompletionLearner(dense, gram=self.gram)
-        dense = self._dense_learner()
+        dense = self._dense_learner(norm="max")
         if not self._entries_are_exact:
             return CompletionLearner(dense, gram=self.gram)
         sparse = SparseLearner(
-            self.lambda1, self.forgetting, self.half_life, biases=bool(self.biases), init=dense.init
+            self.lambda1, self.forgetting, self.half_life, biases=self.biases is True, init=dense.init
         )
         return CompletionLearner(dense, sparse, self.gram)
+
+    def _automatic_learner(self, *, in_rounds: bool = False) -> CompletionChoice:
+        """Return the learner that chooses a model, for data in memory or for a stream."""
+        first_entries = ROUNDS.entries_in_memory if in_rounds else ROUNDS.entries
+        table = self._dense_learner(norm="nuclear", center=True, scale=True)
+        entries = EntryLearner(
+            self.n_components, self.implicit, self.biases, first_entries, self.batch_size, self.half_life
+        )
+        return CompletionChoice(
+            table,
+            entries if self.noise == "none" else None,
+            only_entries=self.biases is True,
+            in_rounds=in_rounds,
+        )
+
+    @property
+    def _has_max_norm(self) -> bool:
+        """Whether the problem is the paper's, because it was asked for or one of its settings was given."""
+        is_usual = isinstance(self.noise, str) and self.noise in ("none", "capped")
+        given = (self.lambda1, self.lambda2, self.gram, self.forgetting, self.max_iter)
+        is_untouched = all(isinstance(value, str) and value == "auto" for value in given)
+        is_exact = self.c is None and self.basis_update == "exact" and isinstance(self.init, str)
+        return self.norm == "max" or not (is_usual and is_untouched and is_exact)
+
+    def _source(self, X: Samples, *, reset: bool) -> Batch | Stream | Blocks:
+        source = super()._source(X, reset=reset)
+        if isinstance(source, Stream) and sp.issparse(X):  # which is in memory, and may have weights
+            return Batch.join([batch for _, batch in self._batches(source)])
+        return source
+
+    # -- passes ---------------------------------------------------------------------------------------
+
+    def _fit_source(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
+        if not isinstance(learner, CompletionChoice):
+            super()._fit_source(learner, source, monitor)
+            return
+        chosen: Learner = learner
+        if not isinstance(source, Blocks) and is_repeatable(source):
+            choice = self._automatic_learner(in_rounds=(self.n_epochs, self.batch_size) == ("auto", "auto"))
+            chosen = choice.settled(self._first_rows(choice, source))
+        super()._fit_source(chosen, source, monitor)
+
+    def _fit_automatically(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
+        if not isinstance(learner, CompletionChoice):
+            super()._fit_automatically(learner, source, monitor)
+            return
+        with monitor.fit(1 + MORE_PASSES), suppress(StopLearning):
+            self._one_pass(learner, source, monitor)
+            if is_repeatable(source) and self._progress.state.n_steps > 1:
+                for _ in range(MORE_PASSES):
+                    self._one_pass(learner, source, monitor)
+
+    def _one_pass(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
+        """Learn from all samples; in later passes each replaces what it was in the pass before."""
+        progress = self.__dict__.get("_progress")
+        if progress is not None and progress.state.entry_sums is not None:
+            seen = progress.state.entry_sums.weight
+            self._progress = Progress(replace(progress.state, repeated_weight=seen), progress.waiting)
+        super()._one_pass(learner, source, monitor)
+        self._progress = Progress(replace(self._progress.state, repeated_weight=0.0))
+
+    def _first_rows(self, choice: CompletionChoice, source: Batch | Stream) -> Batch:
+        """Return the rows of a source from which the model is chosen."""
+        parts: list[Batch] = []
+        for _, batch in self._batches(source):
+            parts.append(batch)
+            rows = Batch.join(parts)
+            size = choice.sample_size(rows)
+            if size is not None:
+                return rows[:size]
+        return rows
 
     @property
     def _entries_are_exact(self) -> bool:
@@ -280,29 +444,60 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        name = type(self).__name__
         check_number(self, "c", Number(Real, excluded=True, alternatives=(None,)))
         check_weight(self, "c")
         if self.c is not None and self.noise != "none":
             raise ValueError(
                 f"c={self.c!r} is itself a noise model; leave noise at 'none', got {self.noise!r}"
             )
-        if not isinstance(self.biases, bool | np.bool_):
-            raise invalid(self, "biases", "True or False")
-        if self.biases and not (self._entries_are_exact and self.basis_update == "exact"):
+        check_choice(self, "biases", ("auto", True, False))
+        check_choice(self, "implicit", ("auto", True, False))
+        if self.biases is True and not (self._entries_are_exact and self.basis_update == "exact"):
             raise ValueError("biases=True needs noise='none', c=None and basis_update='exact'")
-        learnt = self._progress.state if self.__sklearn_is_fitted__() else None
-        if learnt is not None and learnt.time and bool(self.biases) != (learnt.biases is not None):
-            raise ValueError(
-                f"biases of {name} was {not self.biases} when it was fitted and is now {self.biases}; call "
-                "fit to start anew"
-            )
+        self._check_same_model()
         check_choice(self, "gram", ("auto", "shared", "per-feature"))
+        check_choice(self, "norm", self._norms)
         bounds: Any = self.value_range
         if bounds is not None:
             is_pair = np.ndim(bounds) == 1 and len(bounds) == 2 and all(isinstance(x, Real) for x in bounds)
             if not (is_pair and bounds[0] < bounds[1]):
                 raise invalid(self, "value_range", "a pair (low, high) with low < high or None")
+
+    def _check_same_model(self) -> None:
+        """Raise an error if the parameters describe another model than the one that was learnt."""
+        learnt = self._progress.state if self.__sklearn_is_fitted__() else None
+        if learnt is None or not learnt.time:
+            return
+        name = type(self).__name__
+        has_max_norm = learnt.entry_model is None and learnt.gauge is None
+        if has_max_norm != self._has_max_norm:
+            was, now = ("max", "auto") if has_max_norm else ("auto", "max")
+            raise ValueError(
+                f"norm of {name} was {was!r} when it was fitted, and the parameters now mean {now!r}; "
+                "call fit to start anew"
+            )
+        if has_max_norm and (self.biases is True) != (learnt.biases is not None):
+            raise ValueError(
+                f"biases of {name} was {self.biases is not True} when it was fitted and is now "
+                f"{self.biases}; call fit to start anew"
+            )
+
+
+def is_repeatable(source: Batch | Stream | Blocks) -> bool:
+    """Return whether samples can be read again here; those of a Dask collection are elsewhere."""
+    return isinstance(source, Batch) or (isinstance(source, Stream) and source.repeatable)
+
+
+def _check_positions(positions: tuple[Any, Any], shape: tuple[int, int]) -> None:
+    """Raise an error if positions are not pairs of a row and a column of a matrix."""
+    if positions[0].shape != positions[1].shape or positions[0].ndim != 1:
+        raise ValueError(
+            "rows and columns must be one-dimensional and of the same length, got "
+            f"{positions[0].shape} and {positions[1].shape}"
+        )
+    for name, index, length in zip(("rows", "columns"), positions, shape, strict=True):
+        if index.size and (index.dtype.kind not in "iu" or index.min() < 0 or index.max() >= length):
+            raise ValueError(f"{name} must be integers from 0 to {length - 1}; got {index.dtype} {index}")
 
 
 def _as_index(values: ArrayLike) -> Any:

@@ -1,0 +1,116 @@
+"""What the pattern of observed entries says about rows and columns, whatever the values of the entries.
+
+People rate what they choose to watch, so that *which* entries are observed tells something about rows and
+columns. The pattern is the matrix of ones and zeros P. With the numbers of entries n_i of its rows and m_j of
+its columns, the singular vectors of ``P_ij / sqrt(n_i m_j)`` show which columns are observed by the same
+rows. Divided by ``sqrt(m_j)``, they are the features of the columns; the features of a row are the averages
+over the columns that it observes. Nothing is stored per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from maxnorm.core.linalg import like
+from maxnorm.core.types import Array
+
+
+class PatternRule(NamedTuple):
+    """How much of a pattern is used."""
+
+    vectors: int = 40  #: singular vectors, which tell what is wanted
+    informative: int = 20  #: of these, which tell what rows and columns are like
+    rows_per_vector: int = 10  #: least number of rows, and of columns, for each vector
+    oversampled: int = 10  #: vectors more than needed, for accuracy
+    iterations: int = 8  #: of the subspace iteration
+    ridge: float = 1.0  #: penalty of regressions, in rows or columns
+    noise: float = 0.1  #: squared singular value above which a vector is more signal than chance
+
+
+RULE = PatternRule()
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Features of columns, from which those of rows follow."""
+
+    columns: Array  #: p x k, of mean square one; k is zero if the pattern is not used
+    row_scale: Array  #: k, root mean squares of the averages over the columns of a row
+    strength: Array  #: k, how much each of them says about what rows want
+
+    @classmethod
+    def unused(cls, n_columns: int) -> Pattern:
+        """Return a pattern that says nothing."""
+        return cls(np.zeros((n_columns, 0)), np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def of(cls, Z: csr_array, seed: int) -> Pattern:
+        """Return the features of the pattern of a matrix."""
+        n, p = Z.shape
+        n_rows, n_columns = np.diff(Z.indptr), np.bincount(Z.indices, minlength=p)
+        least = min(int(np.count_nonzero(n_rows)), int(np.count_nonzero(n_columns)))
+        k = min(RULE.vectors, least // RULE.rows_per_vector)
+        if not k:
+            return cls.unused(p)
+        row_norm, column_norm = 1.0 / np.sqrt(np.maximum(n_rows, 1)), 1.0 / np.sqrt(np.maximum(n_columns, 1))
+        Q = like(Z, np.repeat(row_norm, n_rows) * column_norm[Z.indices])
+        V = np.random.default_rng(seed).standard_normal((p, min(k + RULE.oversampled, n, p)))
+        for _ in range(RULE.iterations):
+            V = np.linalg.qr(Q.T @ (Q @ np.linalg.qr(V)[0]))[0]
+        _, singular_values, rotation = np.linalg.svd(Q @ V, full_matrices=False)
+        found = column_norm[:, None] * (V @ rotation[:k].T)
+        size, squares = root_mean_square(found), singular_values[:k] ** 2
+        averages = like(Z, np.repeat(row_norm**2, n_rows)) @ (found / size)
+        # The more a vector may be chance, the more it is drawn towards zero.
+        strength = size**2 * squares / (squares + RULE.noise)
+        return cls(found / size, root_mean_square(averages), strength)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row or column: of singular vectors, the number of entries and a one."""
+        k = min(self.columns.shape[1], RULE.informative)
+        return k + 2 if k else 0
+
+    def of_rows(self, Z: csr_array) -> Array:
+        """Return the features of rows, given their entries."""
+        k = max(self.n_features - 2, 0)
+        counts = np.maximum(np.diff(Z.indptr), 1)
+        averages = like(Z, np.repeat(1.0 / counts, np.diff(Z.indptr))) @ self.columns[:, :k]
+        return self._with_counts(averages / self.row_scale[:k], counts)
+
+    def of_columns(self, counts: Array) -> Array:
+        """Return the features of columns, given their numbers of entries."""
+        return self._with_counts(self.columns[:, : max(self.n_features - 2, 0)], np.maximum(counts, 1.0))
+
+    def _with_counts(self, vectors: Array, counts: Array) -> Array:
+        if not self.n_features:
+            return np.zeros((len(vectors), 0))
+        return np.column_stack([vectors, np.log(counts), np.ones(len(vectors))])
+
+    def demand(self, Z: csr_array, counts: Array) -> Array:
+        """Return how much rows want each column, going by the columns that they have; any units.
+
+        It is the projection of the pattern on the singular vectors.
+        """
+        wishes: Array = (like(Z, np.ones(Z.nnz)) @ (self.columns * self.strength)) @ self.columns.T
+        return wishes * counts
+
+
+def root_mean_square(X: Array) -> Array:
+    """Return the root mean square of each column, one for a column of zeros."""
+    size = np.sqrt(np.mean(X**2, axis=0))
+    return np.where(size > 0.0, size, 1.0)
+
+
+def regress(features: Array, targets: Array) -> Array:
+    """Return the weights of features that predict targets best."""
+    return solve_ridge(features.T @ features, features.T @ targets)
+
+
+def solve_ridge(gram: Array, products: Array) -> Array:
+    """Return the weights of a regression with a slight penalty, from its sums."""
+    return np.linalg.solve(gram + RULE.ridge * np.eye(len(gram)), products)
