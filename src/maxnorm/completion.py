@@ -42,6 +42,7 @@ class ChoiceRule(NamedTuple):
 
 CHOICE = ChoiceRule()
 SEED = 0  # of the models that are compared
+SHORT_LIST = 30  # columns that are most wanted, for each that is recommended
 
 
 class Predictions(NamedTuple):
@@ -212,21 +213,55 @@ def recommend(learner: Learner, state: State, rows: Batch, k: int, *, by_value: 
     """
     n, p = rows.shape
     columns, values = np.full((n, k), -1, dtype=np.intp), np.full((n, k), np.nan)
-    for start in range(0, n, max(1, APPLY_ENTRIES // p)):
-        part = slice(start, start + max(1, APPLY_ENTRIES // p))
-        block = rows[part]
-        entries = block.entries()
-        predicted = np.concatenate([code.low_rank(state.L) for _, code in apply(learner, state, block)])
-        scores: Array = predicted.astype(np.float64)
-        if not by_value and state.entry_model is not None and state.entry_sums is not None:
-            scores = state.entry_model.merits(entries, predicted, state.entry_sums.counts)
-        scores[np.repeat(np.arange(len(block)), np.diff(entries.indptr)), entries.indices] = -np.inf
-        best = best_columns(scores, k)
-        is_found = np.isfinite(np.take_along_axis(scores, best, axis=1))
-        width = best.shape[1]
-        columns[part, :width] = np.where(is_found, best, -1)
-        values[part, :width] = np.where(is_found, np.take_along_axis(predicted, best, axis=1), np.nan)
+    model = state.entry_model
+    has_demand = not by_value and model is not None and model.pattern.n_features > 0
+    size = max(1, APPLY_ENTRIES // p)
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        best = _most_wanted(state, rows[part], k) if has_demand else _highest(learner, state, rows[part], k)
+        columns[part, : best.columns.shape[1]] = best.columns
+        values[part, : best.columns.shape[1]] = best.values
     return Recommendations(columns, values)
+
+
+def _highest(learner: Learner, state: State, rows: Batch, k: int) -> Recommendations:
+    """Return the k columns with the highest predicted values that rows do not have yet."""
+    predicted = np.concatenate([code.low_rank(state.L) for _, code in apply(learner, state, rows)])
+    scores: Array = predicted.astype(np.float64)
+    return _best(_without_observed(scores, rows), k)
+
+
+def _most_wanted(state: State, rows: Batch, k: int) -> Recommendations:
+    """Return the k columns that rows most likely want and like, of those that they do not have yet."""
+    model, seen, entries = state.entry_model, state.entry_sums, rows.entries()
+    assert model is not None
+    assert seen is not None
+    demand = _without_observed(model.pattern.demand(entries, seen.counts), rows)
+    some = best_columns(demand, max(SHORT_LIST * k, SHORT_LIST))
+    demand = np.take_along_axis(demand, some, axis=1)
+    places = np.repeat(np.arange(len(some)), some.shape[1])
+    predicted = model.values_at(model.explain(entries), places, some.ravel()).reshape(some.shape)
+    merits = np.where(np.isfinite(demand), model.merits(demand, some, predicted), -np.inf)
+    best = _best(merits, k)
+    is_found = best.columns >= 0
+    found = np.take_along_axis(some, best.columns, axis=1)
+    values = np.take_along_axis(predicted, best.columns, axis=1)
+    return Recommendations(np.where(is_found, found, -1), np.where(is_found, values, np.nan))
+
+
+def _without_observed(scores: Array, rows: Batch) -> Array:
+    """Return scores, in place, in which observed entries are minus infinity."""
+    entries = rows.entries()
+    scores[np.repeat(np.arange(len(rows)), np.diff(entries.indptr)), entries.indices] = -np.inf
+    return scores
+
+
+def _best(scores: Array, k: int) -> Recommendations:
+    """Return the columns of the largest scores and the scores; -1 and NaN where they are not finite."""
+    best = best_columns(scores, k)
+    found = np.take_along_axis(scores, best, axis=1)
+    is_found = np.isfinite(found)
+    return Recommendations(np.where(is_found, best, -1), np.where(is_found, found, np.nan))
 
 
 def best_columns(scores: Array, k: int) -> NDArray[np.intp]:

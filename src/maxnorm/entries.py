@@ -36,6 +36,7 @@ class EntryRounds(NamedTuple):
     entries_in_memory: int = 1_000_000  #: the same if all samples are in memory
     entries_per_column: int = 5  #: and for each column
     improvement: float = 5e-3  #: relative fall of the squared errors below which no more rounds are made
+    first_improvement: float = 2e-2  #: the same if more samples follow
     least: int = 8  #: rounds
     most: int = 30  #: rounds
     implicit_share: float = 0.5  #: of entries that are observed, below which it matters which ones
@@ -92,7 +93,8 @@ class EntryLearner(Learner):
         if not sample.nnz:
             return state
         weight = rows[:size].weighted(np.ones(sample.shape[0]))
-        model = settled(self.first_model(state, sample), sample, weight)
+        improvement = ROUNDS.improvement if sample.shape[0] == len(rows) else ROUNDS.first_improvement
+        model = settled(self.first_model(state, sample), sample, weight, improvement)
         return replace(state, entry_model=model, entry_sums=model.sums(), L=model.basis.astype(state.L.dtype))
 
     def sample_size(self, rows: Batch) -> int | None:
@@ -198,15 +200,15 @@ class EntryLearner(Learner):
         return NuclearNorm(0.0)
 
 
-def settled(model: EntryModel, Z: csr_array, weight: Array) -> EntryModel:
-    """Return the model that rounds over a sample lead to."""
+def settled(model: EntryModel, Z: csr_array, weight: Array, improvement: float) -> EntryModel:
+    """Return the model that rounds over a sample lead to, until the squared errors fall by less than this."""
     full = np.diff(Z.indptr) > 0
     Z, weight = Z[full], weight[full]
     cost = np.inf
     for i in range(ROUNDS.most):
         seen = model.measure(Z, model.explain(Z), weight)
         model = model.updated(seen)
-        before, cost = cost, model.mean_cost(seen)
-        if i >= ROUNDS.least and cost > (1.0 - ROUNDS.improvement) * before:
+        before, cost = cost, float(model.noise @ seen.counts)
+        if i >= ROUNDS.least and cost > (1.0 - improvement) * before:
             break
     return model

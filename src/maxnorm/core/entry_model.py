@@ -31,14 +31,21 @@ from scipy.special import ndtr
 from maxnorm.core.bias import sum_columns, sum_rows
 from maxnorm.core.factor_model import shrink_variances
 from maxnorm.core.gauge import Gauge
-from maxnorm.core.linalg import entries_of_product, like, products, symmetric, upper_triangle
+from maxnorm.core.linalg import (
+    entries_of_product,
+    like,
+    products,
+    symmetric,
+    triangle_rows,
+    upper_triangle,
+)
 from maxnorm.core.patterns import Pattern, regress, solve_ridge
 from maxnorm.core.types import Array, Index
 
 GRAM_NUMBERS = 2**21  # numbers in the Gram matrices of the rows that are explained at a time
 
 
-SMALLEST_MERIT = 1e-12  # of liked columns that nobody wants, relative to others, to order them
+SMALLEST_DEMAND = 1e-12  # for columns that nobody wants, so that they are ordered by their values
 
 
 class EntryRule(NamedTuple):
@@ -159,8 +166,17 @@ class EntryModel:
     @cached_property
     def _column_moments(self) -> Array:
         """Second moments of the columns, in the order in which rows are multiplied with them."""
+        D = self.mean.shape[1] + 1
+        moments = np.empty((len(self.mean), D * (D + 1) // 2))
+        for part in blocks(np.arange(len(moments)), D):
+            moments[part] = self._moments_of(part)
+        return moments
+
+    def _moments_of(self, part: Index) -> Array:
+        """Return the second moments of some columns, in the order in which rows are multiplied with them."""
         q = self.mean.shape[1]
-        return swapped_moments(second_moments(self.mean, symmetric(self.covariance, q)), q + 1)
+        covariance = symmetric(self.covariance[part], q)
+        return swapped_moments(second_moments(self.mean[part], covariance), q + 1)
 
     # -- rows, given the columns ----------------------------------------------------------------------
 
@@ -256,8 +272,10 @@ class EntryModel:
     def errors(self, seen: EntrySums) -> Array:
         """Return the expected sums of the squared errors of each column, in the units of the model."""
         errors = seen.squares - 2.0 * np.einsum("ij,ij->i", self._columns, seen.products)
-        twice = multiplicity(self.mean.shape[1] + 1)
-        return np.maximum(errors + np.einsum("ij,ij,j->i", self._column_moments, seen.grams, twice), 0.0)
+        D = self.mean.shape[1] + 1
+        for part in blocks(np.arange(len(errors)), D):
+            errors[part] += (self._moments_of(part) * seen.grams[part]) @ multiplicity(D)
+        return np.maximum(errors, 0.0)
 
     def mean_cost(self, seen: EntrySums) -> float:
         """Return half the expected squared errors of a row, in the units of the data."""
@@ -295,18 +313,14 @@ class EntryModel:
         """Return all entries of rows, in the units of the data."""
         return self.gauge.centre + self.gauge.scale * (with_one(rows.mean) @ self._columns.T)
 
-    def merits(self, Z: csr_array, predicted: Array, counts: Array) -> Array:
-        """Return how much each column is to be recommended to rows, given predicted values.
+    def merits(self, demand: Array, columns: Index, predicted: Array) -> Array:
+        """Return how much columns are to be recommended, given the demand for them and predicted values.
 
-        It is the demand for the column times the chance that the value exceeds the mean of all entries. If
-        the pattern of entries says nothing, it is the predicted value.
+        It is the demand times the chance that the value exceeds what is usual.
         """
-        if not self.pattern.n_features:
-            return predicted.astype(np.float64)
-        mean = float(counts @ self.gauge.centre) / max(float(counts.sum()), 1.0)
         deviation = self.gauge.scale * np.sqrt(self.noise)
-        liking = ndtr((predicted - mean) / deviation)
-        return np.maximum(self.pattern.demand(Z, counts), 0.0) * liking + SMALLEST_MERIT * liking
+        liking = ndtr((predicted - self.gauge.centre[columns]) / deviation[columns])
+        return (np.maximum(demand, 0.0) + SMALLEST_DEMAND) * liking
 
     def values_at(self, rows: Rows, places: Index, columns: Index) -> Array:
         """Return the predictions of chosen entries: those of row ``places[k]`` and column ``columns[k]``."""
@@ -367,10 +381,10 @@ def swap(x: Array) -> Array:
 
 def second_moments(mean: Array, covariance: Array) -> Array:
     """Return the second moments of vectors (x, 1), as upper triangles, given means and covariances of x."""
-    moments = products(with_one(mean))
-    left, right = upper_triangle(mean.shape[1] + 1)
-    inside = right < mean.shape[1]
-    moments[:, inside] += covariance[:, left[inside], right[inside]]
+    moments, q = products(with_one(mean)), mean.shape[1]
+    for i, part in enumerate(triangle_rows(q + 1)):
+        if i < q:
+            moments[:, part.start : part.stop - 1] += covariance[:, i, i:]
     return moments
 
 

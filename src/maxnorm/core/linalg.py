@@ -4,6 +4,7 @@ The rows of a matrix are samples (or features, for a basis) and are treated inde
 """
 
 import math
+from collections.abc import Iterator
 from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -171,8 +172,11 @@ def products(R: Array) -> Array:
     Row i of the result has the d (d + 1) / 2 products of two entries of row i of R, in the order of
     ``np.triu_indices(d)``. The function :func:`symmetric` restores the full matrices.
     """
-    left, right = upper_triangle(R.shape[1])
-    return R[:, left] * R[:, right]
+    d = R.shape[1]
+    packed = np.empty((len(R), d * (d + 1) // 2), R.dtype)
+    for i, part in enumerate(triangle_rows(d)):
+        np.multiply(R[:, i : i + 1], R[:, i:], out=packed[:, part])
+    return packed
 
 
 def symmetric(packed: Array, d: int) -> Array:
@@ -181,11 +185,18 @@ def symmetric(packed: Array, d: int) -> Array:
     The entries of a row are in the order of ``np.triu_indices(d)``, as those of :func:`products`. The result
     has the shape (len(packed), d, d).
     """
-    left, right = upper_triangle(d)
     full = np.empty((len(packed), d, d), packed.dtype)
-    full[:, left, right] = packed
-    full[:, right, left] = packed
+    for i, part in enumerate(triangle_rows(d)):
+        full[:, i, i:] = full[:, i:, i] = packed[:, part]
     return full
+
+
+def triangle_rows(d: int) -> Iterator[slice]:
+    """Yield where the rows of an upper triangle of d x d numbers are stored."""
+    start = 0
+    for length in range(d, 0, -1):
+        yield slice(start, start + length)
+        start += length
 
 
 def entries_of_product(rows: Index, columns: Index, R: Array, L: Array) -> Array:

@@ -26,7 +26,7 @@ class PatternRule(NamedTuple):
     informative: int = 20  #: of these, which tell what rows and columns are like
     rows_per_vector: int = 10  #: least number of rows, and of columns, for each vector
     oversampled: int = 10  #: vectors more than needed, for accuracy
-    iterations: int = 8  #: of the subspace iteration
+    iterations: int = 6  #: of the subspace iteration
     ridge: float = 1.0  #: penalty of regressions, in rows or columns
     noise: float = 0.1  #: squared singular value above which a vector is more signal than chance
 
@@ -60,7 +60,7 @@ class Pattern:
         Q = like(Z, np.repeat(row_norm, n_rows) * column_norm[Z.indices])
         V = np.random.default_rng(seed).standard_normal((p, min(k + RULE.oversampled, n, p)))
         for _ in range(RULE.iterations):
-            V = np.linalg.qr(Q.T @ (Q @ np.linalg.qr(V)[0]))[0]
+            V = np.linalg.qr(Q.T @ (Q @ V))[0]
         _, singular_values, rotation = np.linalg.svd(Q @ V, full_matrices=False)
         found = column_norm[:, None] * (V @ rotation[:k].T)
         size, squares = root_mean_square(found), singular_values[:k] ** 2
@@ -96,8 +96,9 @@ class Pattern:
 
         It is the projection of the pattern on the singular vectors.
         """
-        wishes: Array = (like(Z, np.ones(Z.nnz)) @ (self.columns * self.strength)) @ self.columns.T
-        return wishes * counts
+        wishes = like(Z, np.ones(Z.nnz)) @ (self.columns * self.strength)
+        found: Array = wishes.astype(np.float32) @ (self.columns.T * counts).astype(np.float32)
+        return found
 
 
 def root_mean_square(X: Array) -> Array:
