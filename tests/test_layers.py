@@ -32,6 +32,7 @@ LAYERS = (
         "model_checks",
         "metrics",
         "datasets",
+        "ratings",
     ),  # where data come from, and where models go
     ("estimators",),  # scikit-learn
     ("paper", "sensors"),  # the paper's experiments, and logs of sensors

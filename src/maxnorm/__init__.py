@@ -10,6 +10,8 @@ if TYPE_CHECKING:
         FilmParts,
         MaxNormDecomposition,
         OnlineRobustPCA,
+        RecommendedItems,
+        Recommender,
         VideoBackground,
     )
     from maxnorm.estimators.completion import MaxNormCompletion
@@ -27,6 +29,8 @@ __all__ = [
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "RecommendedItems",
+    "Recommender",
     "Stream",
     "VideoBackground",
     "load",

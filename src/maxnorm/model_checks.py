@@ -29,10 +29,12 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.crowded import first_rows
 from maxnorm.detection import Judge, Memory
 from maxnorm.learner import Progress
+from maxnorm.ratings import Ratings
 
 ONLINE_ATTRIBUTES = ("_progress",)
 DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
 FILM_ATTRIBUTES = ("frame_shape_", "_scene", "_dtype", "_unit")
+RECOMMENDER_ATTRIBUTES = ("model_", "ratings_")
 PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
 SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "_sklearn_output_config")
 LARGEST_LOG = 700.0  # the exponential of a larger number overflows
@@ -43,6 +45,8 @@ def learnt_attributes(estimator: Any) -> tuple[str, ...]:
     """Return the names of the attributes in which an estimator keeps what it has learnt."""
     if _is_subtractor(estimator):
         return FILM_ATTRIBUTES
+    if _is_recommender(estimator):
+        return RECOMMENDER_ATTRIBUTES
     if _is_detector(estimator):
         return SHARED_ATTRIBUTES + DETECTOR_ATTRIBUTES
     return SHARED_ATTRIBUTES + (ONLINE_ATTRIBUTES if _is_online(estimator) else PURSUIT_ATTRIBUTES)
@@ -50,6 +54,10 @@ def learnt_attributes(estimator: Any) -> tuple[str, ...]:
 
 def _is_detector(estimator: Any) -> bool:
     return hasattr(estimator, "score_learn")
+
+
+def _is_recommender(estimator: Any) -> bool:
+    return hasattr(estimator, "similar_items")
 
 
 def _is_subtractor(estimator: Any) -> bool:
@@ -64,6 +72,9 @@ def check_model(estimator: Any) -> None:
     """Check the parameters of an estimator and everything that it has learnt."""
     if _is_subtractor(estimator):
         _check_subtractor(estimator)
+        return
+    if _is_recommender(estimator):
+        _check_recommender(vars(estimator))
         return
     for name, value in estimator.get_params(deep=False).items():
         if name in ("noise", "norm") and not isinstance(value, str):
@@ -104,6 +115,23 @@ def _check_subtractor(subtractor: Any) -> None:
     height, width = (-(-size // subtractor._factor) for size in shape[:2])
     channels = 1 if len(shape) == 2 else shape[2]
     _check_scene(scene, height, width, channels)
+
+
+def _check_recommender(learnt: dict[str, Any]) -> None:
+    model, ratings = learnt.get("model_"), learnt.get("ratings_")
+    if model is None and ratings is None:
+        return
+    _require(hasattr(model, "predict_entries"), "the model of the recommender is of the wrong type")
+    _require(isinstance(ratings, Ratings), "the ratings of the recommender are of the wrong type")
+    assert isinstance(ratings, Ratings)
+    _require(isinstance(ratings.matrix, sp.csr_array), "the ratings are not a sparse matrix")
+    for labels, length in zip((ratings.users, ratings.items), ratings.matrix.shape, strict=True):
+        is_array = isinstance(labels, np.ndarray) and labels.shape == (length,)
+        _require(is_array, "users or items have not as many names as there are")
+        _require(labels.dtype.kind in "iO", "the names of users or items are neither numbers nor texts")
+    _require(bool(np.isfinite(ratings.matrix.data).all()), "a rating is not finite")
+    is_same = getattr(model, "n_features_in_", None) == ratings.matrix.shape[1]
+    _require(is_same, "the model of the recommender has other items")
 
 
 def _check_scene(scene: Scene, height: int, width: int, channels: int) -> None:

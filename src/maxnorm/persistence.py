@@ -44,6 +44,7 @@ from maxnorm.detection import Judge, Memory
 from maxnorm.files import replacing
 from maxnorm.learner import Progress
 from maxnorm.model_checks import check_model, check_random_state, check_rows, learnt_attributes
+from maxnorm.ratings import Ratings
 
 FORMAT = 2
 HEADER = "model.json"
@@ -62,6 +63,7 @@ ESTIMATORS = (
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "Recommender",
     "VideoBackground",
 )
 VALUES = {
@@ -84,6 +86,7 @@ VALUES = {
         Memory,
         Judge,
         Scene,
+        Ratings,
         noise.CappedL1,
         noise.L1,
         noise.L21,

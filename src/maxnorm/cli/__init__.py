@@ -17,6 +17,7 @@ from maxnorm.cli.errors import report_interruption
 from maxnorm.cli.fit import fit
 from maxnorm.cli.inspect import inspect
 from maxnorm.cli.interruption import handle_signals
+from maxnorm.cli.recommend import recommend
 from maxnorm.cli.reproduce import reproduce
 from maxnorm.cli.shell_completion import completion
 from maxnorm.cli.video import video
@@ -46,5 +47,17 @@ def main() -> None:
     """
 
 
-for command in (clean, watch, video, fit, decompose, complete, inspect, demo, reproduce, completion):
+for command in (
+    clean,
+    watch,
+    video,
+    fit,
+    decompose,
+    complete,
+    recommend,
+    inspect,
+    demo,
+    reproduce,
+    completion,
+):
     main.add_command(command)

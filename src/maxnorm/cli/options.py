@@ -147,15 +147,14 @@ def model_options(command: Command) -> Command:
         click.option(
             "--biases",
             is_flag=True,
-            help="Fit an overall mean, a bias per row and a bias per column before the low-rank part, as is "
-            "common for ratings. Only for completion.",
+            help="Use the model of ratings, in which rows and columns have biases, whatever share of the "
+            "entries is observed. Only for completion.",
         ),
         click.option(
             "--rank",
             type=parse_count_or_auto,
             metavar="INTEGER|auto",
-            help='Number of components. "auto", the default of decompositions, chooses it from the data. '
-            "The default of completion is 10, or half the number of features if there are fewer than 20.",
+            help='Number of components. "auto", the default, chooses it from the data.',
         ),
     ):
         command = decorate(command)
@@ -167,7 +166,7 @@ def estimator_option(*names: str) -> Callable[[Command], Command]:
     help_texts = {
         "decomposition": "decomposition into a low-rank part and gross errors, regularised by the max-norm",
         "robust-pca": "robust PCA, regularised by the nuclear norm",
-        "completion": "completion of missing entries, regularised by the max-norm",
+        "completion": "completion of missing entries",
     }
     return click.option(
         "--estimator",
@@ -211,7 +210,7 @@ class ModelOptions(NamedTuple):
         if not is_completion:
             optional["drift"] = "auto" if self.drift else None
         if is_completion:
-            optional["biases"] = self.biases
+            optional["biases"] = True if self.biases else "auto"
         elif self.biases:
             raise click.UsageError(
                 "--biases is available only for completion: use it with `maxnorm complete` or with "

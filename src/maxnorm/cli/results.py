@@ -54,7 +54,7 @@ def load_or_fit_model(path: Path | None, options: ModelOptions, data: DataOption
             f"{stream.title} can be read only once, but it must be read a second time after fitting: "
             "save it as a file, or give --model"
         )
-    model = options.make_estimator()
+    model = options.make_estimator().set_params(n_epochs=options.epochs)
     with (
         show_row_progress("fitting", stream.n_samples or stream.n_expected) as progress,
         report_interruption(NOTHING_WRITTEN),

@@ -94,10 +94,12 @@ class Pattern:
     def demand(self, Z: csr_array, counts: Array) -> Array:
         """Return how much rows want each column, going by the columns that they have; any units.
 
-        It is the projection of the pattern on the singular vectors.
+        It is the projection of the pattern on the singular vectors. Rows without entries want what others
+        have.
         """
         wishes = like(Z, np.ones(Z.nnz)) @ (self.columns * self.strength)
         found: Array = wishes.astype(np.float32) @ (self.columns.T * counts).astype(np.float32)
+        found[np.diff(Z.indptr) == 0] = counts
         return found
 
 

@@ -5,6 +5,7 @@ from maxnorm.estimators.anomaly import AnomalyDetector, Explanation
 from maxnorm.estimators.completion import MaxNormCompletion
 from maxnorm.estimators.decomposition import MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.estimators.pcp import PrincipalComponentPursuit
+from maxnorm.estimators.recommender import RecommendedItems, Recommender
 from maxnorm.estimators.video import FilmParts, VideoBackground
 
 __all__ = [
@@ -16,5 +17,7 @@ __all__ = [
     "MaxNormDecomposition",
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
+    "RecommendedItems",
+    "Recommender",
     "VideoBackground",
 ]
