@@ -265,6 +265,7 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
     _check_array(pattern.columns, "the features of columns", p, k)
     _check_array(pattern.row_scale, "the scales of features", k, least=0.0)
     _require(bool((pattern.row_scale > 0.0).all()), "a scale of a feature is not positive")
+    _check_array(pattern.row_mean, "the means of features", k)
     _check_array(pattern.strength, "the strengths of features", k, least=0.0)
     q, size, n_features = d + 1, (d + 2) * (d + 3) // 2, pattern.n_features
     _check_gauge(model.gauge, p)

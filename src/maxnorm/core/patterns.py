@@ -40,12 +40,13 @@ class Pattern:
 
     columns: Array  #: p x k, of mean square one; k is zero if the pattern is not used
     row_scale: Array  #: k, root mean squares of the averages over the columns of a row
+    row_mean: Array  #: k, means of these averages
     strength: Array  #: k, how much each of them says about what rows want
 
     @classmethod
     def unused(cls, n_columns: int) -> Pattern:
         """Return a pattern that says nothing."""
-        return cls(np.zeros((n_columns, 0)), np.zeros(0), np.zeros(0))
+        return cls(np.zeros((n_columns, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
 
     @classmethod
     def of(cls, Z: csr_array, seed: int) -> Pattern:
@@ -64,32 +65,40 @@ class Pattern:
         _, singular_values, rotation = np.linalg.svd(Q @ V, full_matrices=False)
         found = column_norm[:, None] * (V @ rotation[:k].T)
         size, squares = root_mean_square(found), singular_values[:k] ** 2
-        averages = like(Z, np.repeat(row_norm**2, n_rows)) @ (found / size)
+        averages = (like(Z, np.repeat(row_norm**2, n_rows)) @ (found / size))[n_rows > 0]
         # The more a vector may be chance, the more it is drawn towards zero.
         strength = size**2 * squares / (squares + RULE.noise)
-        return cls(found / size, root_mean_square(averages), strength)
+        return cls(found / size, root_mean_square(averages), averages.mean(axis=0), strength)
+
+    @property
+    def n_informative(self) -> int:
+        """Number of singular vectors that tell what rows and columns are like."""
+        return min(self.columns.shape[1], RULE.informative)
 
     @property
     def n_features(self) -> int:
-        """Number of features of a row or column: of singular vectors, the number of entries and a one."""
-        k = min(self.columns.shape[1], RULE.informative)
-        return k + 2 if k else 0
+        """Number of features of a row: its averages and a one; zero if the pattern is not used."""
+        return self.n_informative + 1 if self.n_informative else 0
 
     def of_rows(self, Z: csr_array) -> Array:
-        """Return the features of rows, given their entries."""
-        k = max(self.n_features - 2, 0)
-        counts = np.maximum(np.diff(Z.indptr), 1)
-        averages = like(Z, np.repeat(1.0 / counts, np.diff(Z.indptr))) @ self.columns[:, :k]
-        return self._with_counts(averages / self.row_scale[:k], counts)
+        """Return the features of rows, given their entries; rows without entries have what is usual."""
+        if not self.n_features:
+            return np.zeros((Z.shape[0], 0))
+        k, counts = self.n_informative, np.diff(Z.indptr)
+        averages = like(Z, np.repeat(1.0 / np.maximum(counts, 1), counts)) @ self.columns[:, :k]
+        averages[counts == 0] = self.row_mean[:k]
+        return np.column_stack([averages / self.row_scale[:k], np.ones(len(averages))])
 
     def of_columns(self, counts: Array) -> Array:
-        """Return the features of columns, given their numbers of entries."""
-        return self._with_counts(self.columns[:, : max(self.n_features - 2, 0)], np.maximum(counts, 1.0))
+        """Return the features of columns, given their numbers of entries.
 
-    def _with_counts(self, vectors: Array, counts: Array) -> Array:
+        The number of entries is one of them, because popular columns differ from others. That of a row is
+        not: the entries of a row arrive one by one, so that their number tells little.
+        """
         if not self.n_features:
-            return np.zeros((len(vectors), 0))
-        return np.column_stack([vectors, np.log(counts), np.ones(len(vectors))])
+            return np.zeros((len(counts), 0))
+        popularity = np.log(np.maximum(counts, 1.0))
+        return np.column_stack([self.columns[:, : self.n_informative], popularity, np.ones(len(counts))])
 
     def demand(self, Z: csr_array, counts: Array) -> Array:
         """Return how much rows want each column, going by the columns that they have; any units.
