@@ -1,6 +1,6 @@
 """Compare matrix completion with other libraries: ratings, synthetic and real matrices, and a large stream.
 
-python benchmarks/completion.py movielens        # needs the recbole wheel; uses scikit-surprise if installed
+python benchmarks/completion.py ratings          # needs the recbole wheel; uses peers that are installed
 python benchmarks/completion.py synthetic        # phase diagram, with and without gross errors
 python benchmarks/completion.py peers            # soft-impute and the imputers of scikit-learn
 python benchmarks/completion.py file X.mat --key tensor   # a given matrix, entries hidden in three ways
@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,12 +23,16 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from maxnorm import MaxNormCompletion
+from maxnorm.core.bias import fit_bias
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.metrics import relative_error
 from maxnorm.paper.measure import measure_resident_memory, measure_seconds
+from maxnorm.ratings import read_ratings
 from maxnorm.streams.stream import Stream
 
 RATINGS_PATH = "recbole/dataset_example/ml-100k/ml-100k.inter"
+SURPRISE = ("SVD", "SVDpp", "KNNBaseline")
+NINE_OF_TEN = 1.645  # standard deviations of a normal variable
 
 
 def rmse(a, b):
@@ -58,130 +63,179 @@ def load_movielens():
     return users, items, raw[:, 2], raw[:, 3]
 
 
-def measure_ours(users, items, stars, test, shape, *, block=None, **settings):
-    """Return the error on held-out ratings, and the seconds for fitting and predicting.
-
-    Parameters
-    ----------
-    users, items, stars : array of shape (n_ratings,)
-        The ratings.
-    test : boolean array of shape (n_ratings,)
-        Which ratings are held out.
-    shape : tuple of int
-        Number of users and of items.
-    block : int, default=None
-        Users per block of a Dask array. None means without Dask.
-    **settings
-        Parameters of ``MaxNormCompletion``.
-    """
-    known = sp.csr_array((stars[~test], (users[~test], items[~test])), shape=shape)
-
-    def predict():
-        model = MaxNormCompletion(biases=True, value_range=(1, 5), random_state=0, **settings)
-        model.fit(known if block is None else split_rows(known, block))
-        return model.predict(known, users[test], items[test])
-
-    seconds, predicted = measure_seconds(predict)
-    return rmse(stars[test], predicted), seconds
-
-
-def split_rows(ratings, rows):
-    """Return a sparse matrix as a Dask array of sparse blocks."""
-    import dask.array as da
-
-    starts = range(0, ratings.shape[0], rows)
-    lengths = tuple(min(rows, ratings.shape[0] - start) for start in starts)
-    return da.map_blocks(
-        lambda block_id=None: ratings[block_id[0] * rows :][:rows],
-        chunks=(lengths, (ratings.shape[1],)),
-        dtype=ratings.dtype,
-        meta=sp.csr_array((0, 0)),
-    )
-
-
-def measure_surprise(kind, users, items, stars, test):
-    """Return the error on held-out ratings, and the seconds, for an algorithm of Surprise."""
-    import pandas
-    from surprise import Dataset, Reader
-    from surprise.prediction_algorithms import matrix_factorization
-
-    frame = pandas.DataFrame({"user": users[~test], "item": items[~test], "stars": stars[~test]})
-    train = Dataset.load_from_df(frame, Reader(rating_scale=(1, 5))).build_full_trainset()
-
-    def predict():
-        model = getattr(matrix_factorization, kind)(random_state=0).fit(train)
-        pairs = zip(users[test], items[test], strict=True)
-        return np.array([model.predict(user, item).est for user, item in pairs])
-
-    seconds, predicted = measure_seconds(predict)
-    return rmse(stars[test], predicted), seconds
-
-
-def measure_online(users, items, stars, times):
-    """Return the errors of predicting each rating before it is learnt: of running biases, and of the model.
-
-    Ratings arrive in order of time, in batches of a thousand. The row of a user holds all ratings so far.
-    """
-    order = np.argsort(times, kind="stable")
-    n, p = users.max() + 1, items.max() + 1
-    model = None
-    known = sp.lil_array((n, p))
-    errors = {"running bias": [], "MaxNormCompletion": []}
-    total, count = 0.0, 0
-    by_user, by_item = np.zeros((n, 2)), np.zeros((p, 2))
-    for start in range(0, len(order), 1000):
-        batch = order[start : start + 1000]
-        u, i, s = users[batch], items[batch], stars[batch]
-        mean = total / count if count else 3.5
-        column = by_item[:, 0] / (by_item[:, 1] + 5)
-        biases = mean + column[i] + by_user[u, 0] / (by_user[u, 1] + 5)
-        errors["running bias"].append(s - np.clip(biases, 1, 5))
-        if model is not None:
-            errors["MaxNormCompletion"].append(s - model.predict(sp.csr_array(known), u, i))
-        else:
-            errors["MaxNormCompletion"].append(errors["running bias"][-1])
-        known[u, i] = s
-        total, count = total + s.sum(), count + len(s)
-        np.add.at(by_item, i, np.column_stack([s - mean, np.ones(len(s))]))
-        np.add.at(by_user, u, np.column_stack([s - mean - column[i], np.ones(len(s))]))
-        if model is None:
-            model = MaxNormCompletion(10, biases=True, value_range=(1, 5), random_state=0)
-        model.partial_fit(sp.csr_array(known)[np.unique(u)])
-    return {name: float(np.sqrt(np.mean(np.concatenate(parts) ** 2))) for name, parts in errors.items()}
-
-
-@main.command()
-@click.option("--splits", default=5, show_default=True, help="Number of random splits.")
-def movielens(splits):
-    """Use MovieLens-100k: random splits, then one pass in order of time."""
-    users, items, stars, times = load_movielens()
+def split_of(ratings, seed):
+    """Return the ratings as a matrix without a fifth of them, and the positions and values of that fifth."""
+    users, items, stars = ratings
+    test = np.random.default_rng(seed).random(len(stars)) < 0.2
     shape = (users.max() + 1, items.max() + 1)
-    methods = {
-        "MaxNormCompletion(10), 3 passes": lambda test: measure_ours(
-            users, items, stars, test, shape, n_components=10, n_epochs=3
-        ),
-        'MaxNormCompletion("auto"), 3 passes': lambda test: measure_ours(
-            users, items, stars, test, shape, n_components="auto", n_epochs=3
-        ),
-        "MaxNormCompletion(10) on Dask": lambda test: measure_ours(
-            users, items, stars, test, shape, n_components=10, n_epochs=3, block=100
+    known = sp.csr_array((stars[~test], (users[~test], items[~test])), shape=shape)
+    return known, (users[test], items[test], stars[test])
+
+
+def predict_ours(known, users, items, low, high, **settings):
+    """Return the predictions of our model with default settings, and their standard deviations."""
+    model = MaxNormCompletion(value_range=(low, high), random_state=0, **settings).fit(known)
+    return model.predict_entries(known, users, items, return_std=True)
+
+
+def predict_surprise(known, users, items, low, high, *, kind):
+    """Return the predictions of an algorithm of Surprise with default settings."""
+    import pandas
+    import surprise
+
+    entries = known.tocoo()
+    frame = pandas.DataFrame({"user": entries.row, "item": entries.col, "stars": entries.data})
+    train = surprise.Dataset.load_from_df(frame, surprise.Reader(rating_scale=(low, high)))
+    quiet = {"verbose": False} if "KNN" in kind else {"random_state": 0}
+    model = getattr(surprise, kind)(**quiet).fit(train.build_full_trainset())
+    pairs = zip(users.tolist(), items.tolist(), strict=True)
+    return np.array([model.predict(user, item).est for user, item in pairs]), None
+
+
+def predict_lenskit(known, users, items, low, high):
+    """Return the predictions of LensKit's neighbours of items, with its biases where there are none."""
+    import pandas
+    from lenskit.basic import BiasScorer
+    from lenskit.data import ItemList, RecQuery, from_interactions_df
+    from lenskit.knn import ItemKNNScorer
+
+    entries = known.tocoo()
+    frame = pandas.DataFrame({"user_id": entries.row, "item_id": entries.col, "rating": entries.data})
+    data = from_interactions_df(frame)
+    model, biases = ItemKNNScorer(k=20, feedback="explicit"), BiasScorer(damping=5.0)
+    model.train(data)
+    biases.train(data)
+    values = np.full(len(users), np.nan)
+    for user in np.unique(users):
+        places = np.flatnonzero(users == user)
+        query = RecQuery(user_id=int(user), user_items=data.user_row(int(user)))
+        wanted = ItemList(item_ids=items[places])
+        scores = np.asarray(model(query, wanted).scores(), dtype=float)
+        usual = np.asarray(biases(query, wanted).scores(), dtype=float)
+        values[places] = np.where(np.isnan(scores), usual, scores)
+    return np.clip(values, low, high), None
+
+
+def rating_peers():
+    """Return the methods that predict ratings, by name; those that are not installed are left out."""
+    peers = {
+        "MaxNormCompletion()": predict_ours,
+        'MaxNormCompletion(norm="max", biases=True, n_epochs=3)': partial(
+            predict_ours, norm="max", n_components=10, biases=True, n_epochs=3
         ),
     }
     if importlib.util.find_spec("surprise") is not None:
-        for kind in ("SVD", "SVDpp"):
-            methods[f"Surprise {kind}"] = lambda test, kind=kind: measure_surprise(
-                kind, users, items, stars, test
-            )
-    else:
-        click.echo("scikit-surprise is not installed and therefore left out")
-    for name, method in methods.items():
-        found = [method(np.random.default_rng(seed).random(len(stars)) < 0.2) for seed in range(splits)]
-        errors, seconds = zip(*found, strict=True)
-        click.echo(
-            f"{name:38} RMSE {np.mean(errors):.4f} (+- {np.std(errors):.4f})  {np.mean(seconds):.2f} s"
+        peers |= {f"Surprise {kind}": partial(predict_surprise, kind=kind) for kind in SURPRISE}
+    if importlib.util.find_spec("lenskit") is not None:
+        peers["LensKit ItemKNN"] = predict_lenskit
+    return peers
+
+
+def ranking_quality(columns, known, test, liked):
+    """Return NDCG@10 and recall@10 of recommended columns; relevant are held-out ratings that are liked."""
+    k = columns.shape[1]
+    users, items, stars = test
+    relevant = np.zeros(known.shape, dtype=bool)
+    relevant[users[stars >= liked], items[stars >= liked]] = True
+    hits = np.take_along_axis(relevant, columns, axis=1) & (columns >= 0)
+    discount = 1.0 / np.log2(np.arange(2, k + 2))
+    count = relevant.sum(axis=1)
+    ideal = np.array([discount[: min(c, k)].sum() for c in count])
+    asked = count > 0
+    ndcg = (hits @ discount)[asked] / ideal[asked]
+    return float(ndcg.mean()), float((hits.sum(axis=1)[asked] / count[asked]).mean())
+
+
+def rank_ease(known, k):
+    """Return the items of EASE (Steck, 2019), which inverts the matrix of how often items occur together."""
+    pattern = (known.toarray() != 0).astype(float)
+    inverse = np.linalg.inv(pattern.T @ pattern + 500.0 * np.eye(known.shape[1]))
+    weights = inverse / -np.diag(inverse)
+    np.fill_diagonal(weights, 0.0)
+    return np.argsort(-np.where(pattern, -np.inf, pattern @ weights), axis=1)[:, :k]
+
+
+def rank_als(known, k):
+    """Return the items of the alternating least squares of implicit."""
+    from implicit.als import AlternatingLeastSquares
+
+    pattern = sp.csr_matrix((np.ones(known.nnz, np.float32), known.indices, known.indptr), known.shape)
+    model = AlternatingLeastSquares(factors=50, random_state=0, num_threads=1)
+    model.fit(pattern, show_progress=False)
+    return model.recommend(np.arange(known.shape[0]), pattern, N=k)[0]
+
+
+def rank_popular(known, k):
+    """Return the items that have most ratings."""
+    count = np.bincount(known.indices, minlength=known.shape[1])
+    return np.argsort(-np.where(known.toarray() != 0, -np.inf, count), axis=1)[:, :k]
+
+
+def rank_ours(known, k):
+    """Return the items that our model recommends."""
+    return MaxNormCompletion(random_state=0).fit(known).recommend(known, k).columns
+
+
+def running_errors(ratings, times, step):
+    """Return the errors of predicting the next ratings in time: of biases, and of a model fitted again."""
+    users, items, stars = ratings
+    order = np.argsort(times, kind="stable")
+    shape = (users.max() + 1, items.max() + 1)
+    low, high = stars.min(), stars.max()
+    errors = {"biases": [], "MaxNormCompletion()": []}
+    for start in range(step, len(order), step):
+        past, now = order[:start], order[start : start + step]
+        known = sp.csr_array((stars[past], (users[past], items[past])), shape=shape)
+        biases = fit_bias(known)
+        rows = biases.rows(known)
+        usual = biases.mean + biases.columns[items[now]] + rows[users[now]]
+        errors["biases"].append(stars[now] - np.clip(usual, low, high))
+        model = MaxNormCompletion(biases=True, value_range=(low, high), random_state=0).fit(known)
+        errors["MaxNormCompletion()"].append(
+            stars[now] - model.predict_entries(known, users[now], items[now])
         )
-    for name, error in measure_online(users, items, stars, times).items():
-        click.echo(f"next rating in order of time: {name:20} RMSE {error:.4f}")
+    return {name: rmse(np.concatenate(parts), 0.0) for name, parts in errors.items()}
+
+
+@main.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--splits", default=5, show_default=True, help="Number of random splits.")
+@click.option("--step", default=5000, show_default=True, help="Ratings between two models in order of time.")
+def ratings(files, splits, step):
+    """Use MovieLens-100k, and FILES with one rating in each row: predictions and recommendations."""
+    users, items, stars, times = load_movielens()
+    sets = {"MovieLens-100k": (users, items, stars)}
+    for path in files:
+        entries = read_ratings(path).ratings.matrix.tocoo()
+        sets[path.name] = (entries.row, entries.col, entries.data)
+    for name, data in sets.items():
+        click.echo(f"{name}: {len(data[2])} ratings, {splits} random splits")
+        low, high = data[2].min(), data[2].max()
+        for method, predict in rating_peers().items():
+            found = []
+            for seed in range(splits):
+                known, test = split_of(data, seed)
+                seconds, (values, deviations) = measure_seconds(
+                    partial(predict, known, test[0], test[1], low, high)
+                )
+                inside = np.nan
+                if deviations is not None:
+                    inside = np.mean(np.abs(values - test[2]) < NINE_OF_TEN * deviations)
+                found.append((rmse(values, test[2]), seconds, inside))
+            error, seconds, inside = np.mean(found, axis=0)
+            click.echo(
+                f"  {method:55} RMSE {error:.4f}  {seconds:6.2f} s  within 90 % intervals {inside:.3f}"
+            )
+        liked = np.quantile(data[2], 0.5)
+        rankers = {"MaxNormCompletion()": rank_ours, "popularity": rank_popular, "EASE": rank_ease}
+        if importlib.util.find_spec("implicit") is not None:
+            rankers["implicit ALS"] = rank_als
+        for method, rank in rankers.items():
+            known, test = split_of(data, 0)
+            ndcg, recall = ranking_quality(rank(known, 10), known, test, liked)
+            click.echo(f"  {method:55} NDCG@10 {ndcg:.3f}  recall@10 {recall:.3f}")
+    for method, error in running_errors((users, items, stars), times, step).items():
+        click.echo(f"next ratings in order of time: {method:25} RMSE {error:.4f}")
 
 
 # -- synthetic ----------------------------------------------------------------------------------------
@@ -371,7 +425,7 @@ def million(rows, columns, per_row, rank):
     places = np.random.default_rng(2).integers(columns, size=20_000)
     who = np.arange(20_000) % 1000
     truth = np.einsum("id,id->i", coefficients[who], basis[places])
-    error = relative_error(truth, model.predict(Z, who, places))
+    error = relative_error(truth, model.predict_entries(Z, who, places))
     click.echo(
         f"{rows:,} x {columns:,}, {rows * per_row:,} ratings: {seconds:.0f} s, of which {generating:.0f} s "
         f"to generate them; peak {max(peaks):.0f} MB; relative error of new rows {error:.3f}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         OnlineRobustPCA,
         RecommendedItems,
         Recommender,
+        SeriesImputer,
         VideoBackground,
     )
     from maxnorm.estimators.completion import MaxNormCompletion
@@ -31,6 +32,7 @@ __all__ = [
     "PrincipalComponentPursuit",
     "RecommendedItems",
     "Recommender",
+    "SeriesImputer",
     "Stream",
     "VideoBackground",
     "load",

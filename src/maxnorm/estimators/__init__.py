@@ -6,6 +6,7 @@ from maxnorm.estimators.completion import MaxNormCompletion
 from maxnorm.estimators.decomposition import MaxNormDecomposition, OnlineRobustPCA
 from maxnorm.estimators.pcp import PrincipalComponentPursuit
 from maxnorm.estimators.recommender import RecommendedItems, Recommender
+from maxnorm.estimators.series import SeriesImputer
 from maxnorm.estimators.video import FilmParts, VideoBackground
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "PrincipalComponentPursuit",
     "RecommendedItems",
     "Recommender",
+    "SeriesImputer",
     "VideoBackground",
 ]
