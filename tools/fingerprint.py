@@ -111,7 +111,8 @@ def completion_cases(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "rank chosen, csr", lambda: fingerprint(fitted(RATINGS, "auto"), RATINGS)
     yield "rank chosen, robust", lambda: fingerprint(fitted(CLEAN, "auto", noise="capped"), CLEAN)
     yield "rank chosen, dense", lambda: fingerprint(fitted(CLEAN, "auto"), CLEAN)
-    yield "predict", lambda: digest(fitted(RATINGS, biases=True).predict_entries(RATINGS, [0, 5, 9], [1, 2, 3]))
+    chosen = [0, 5, 9], [1, 2, 3]
+    yield "predict", lambda: digest(fitted(RATINGS, biases=True).predict_entries(RATINGS, *chosen))
     yield "recommend", lambda: digest(*fitted(RATINGS, biases=True).recommend(RATINGS[:20], 4))
 
     def mixed():

@@ -20,6 +20,8 @@ from maxnorm.ratings import LongTable, Ratings, find_columns, read_ratings
 class RecommendedItems(NamedTuple):
     """The best items of each user, best first.
 
+    It is a named tuple, so that its parts can be unpacked or read by name.
+
     Attributes
     ----------
     users : ndarray of shape (n,)
