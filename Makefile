@@ -17,7 +17,7 @@ demo: $(VENV)/.demo
 	$(BIN)/maxnorm demo --overwrite
 
 test: lint
-	$(BIN)/pytest -q -n auto --dist loadgroup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist loadgroup
 
 test-browser: $(VENV)/.browser
 	$(BIN)/pytest -q tests/browser

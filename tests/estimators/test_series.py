@@ -22,11 +22,11 @@ def test_the_imputer_passes_the_checks_of_scikit_learn(estimator, check):
 
 @pytest.fixture(scope="module")
 def series():
-    """Twelve series of 600 times with a period of 24, slow waves and some noise."""
+    """Eight series of 360 times with a period of 24, slow waves and some noise."""
     rng = np.random.default_rng(0)
-    t = np.arange(600)[:, None]
+    t = np.arange(360)[:, None]
     waves = np.column_stack([np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24), np.sin(t / 37)])
-    return 10.0 + waves @ rng.standard_normal((3, 12)) + 0.1 * rng.standard_normal((600, 12))
+    return 10.0 + waves @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((360, 8))
 
 
 def error(filled, X, hidden):
@@ -38,10 +38,10 @@ def test_gaps_are_filled_better_than_by_interpolation_or_means(kind, series):
     rng = np.random.default_rng(1)
     hidden = rng.random(series.shape) < 0.4
     if kind == "blocks":
-        hidden = np.repeat(rng.random((25, 12)) < 0.3, 24, axis=0)
+        hidden = np.repeat(rng.random((15, 8)) < 0.3, 24, axis=0)
     if kind == "rows":
         hidden = np.zeros(series.shape, dtype=bool)
-        hidden[rng.random(600) < 0.2] = True
+        hidden[rng.random(360) < 0.2] = True
     X = np.where(hidden, np.nan, series)
     model = SeriesImputer(random_state=0).fit(X)
     filled = model.transform(X)
@@ -53,8 +53,8 @@ def test_gaps_are_filled_better_than_by_interpolation_or_means(kind, series):
 
 def test_a_period_fills_days_in_which_everything_is_missing(series):
     hidden = np.zeros(series.shape, dtype=bool)
-    hidden[240:264] = True
-    hidden[400:424] = True
+    hidden[120:144] = True
+    hidden[250:274] = True
     X = np.where(hidden, np.nan, series)
     model = SeriesImputer(period=24, random_state=0).fit(X)
     assert len(model.weights_) == 3
@@ -64,7 +64,7 @@ def test_a_period_fills_days_in_which_everything_is_missing(series):
 def test_units_of_series_do_not_matter(series):
     rng = np.random.default_rng(2)
     hidden = rng.random(series.shape) < 0.3
-    unit, shift = np.geomspace(1e-4, 1e4, 12), np.linspace(-100.0, 100.0, 12)
+    unit, shift = np.geomspace(1e-4, 1e4, 8), np.linspace(-100.0, 100.0, 8)
     X = np.where(hidden, np.nan, series)
     plain = SeriesImputer(random_state=0).fit_transform(X)
     other = SeriesImputer(random_state=0).fit_transform(X * unit + shift)
