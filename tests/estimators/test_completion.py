@@ -370,6 +370,12 @@ def test_an_empty_row_is_predicted_by_the_means_of_columns_without_biases(gap):
     assert np.linalg.norm(guess[columns] - means) < 0.2 * np.linalg.norm(means)
 
 
+def test_a_column_without_entries_is_reported(gap):
+    with pytest.warns(UserWarning, match="1 columns of X have no entries, the first of which is column 7"):
+        filled = MaxNormCompletion(random_state=0).fit_transform(gap)
+    assert np.isfinite(filled).all()
+
+
 def test_repeated_integer_entries_are_averaged():
     stars = sp.coo_matrix(
         (np.array([4, 2, 5, 3, 1, 3]), ([0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1])), shape=(3, 2)

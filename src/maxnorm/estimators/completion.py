@@ -23,8 +23,15 @@ from maxnorm.dask.blocks import Blocks
 from maxnorm.entries import ROUNDS, EntryLearner
 from maxnorm.estimators._base import NUMBERS, OnlineFactorisation, RandomState, Samples
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
-from maxnorm.estimators.callbacks import Monitor, StopLearning
-from maxnorm.estimators.validation import Number, check_choice, check_number, check_weight, invalid
+from maxnorm.estimators.callbacks import FIT_FRAMES, Monitor, StopLearning
+from maxnorm.estimators.validation import (
+    Number,
+    check_choice,
+    check_number,
+    check_weight,
+    invalid,
+    warn_of_empty_columns,
+)
 from maxnorm.learner import Learner, Progress
 from maxnorm.sparse import CompletionLearner, SparseLearner
 from maxnorm.streams import Stream
@@ -402,6 +409,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         if not isinstance(learner, CompletionChoice):
             super()._fit_source(learner, source, monitor)
             return
+        if isinstance(source, Batch) and not source.is_sparse:
+            warn_of_empty_columns(source.values, stacklevel=3 + FIT_FRAMES)
         chosen: Learner = learner
         if not isinstance(source, Blocks) and is_repeatable(source):
             choice = self._automatic_learner(in_rounds=(self.n_epochs, self.batch_size) == ("auto", "auto"))

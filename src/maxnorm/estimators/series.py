@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxnorm.core.types import Array, Mask
 from maxnorm.estimators._base import RandomState
 from maxnorm.estimators.completion import MaxNormCompletion
-from maxnorm.estimators.validation import Number, check_number
+from maxnorm.estimators.validation import Number, check_number, warn_of_empty_columns
 
 LEAST_HIDDEN = 50  # entries that must be hidden to choose weights; with fewer, the model alone is used
 SHIFTS = (0.5, 0.25, 0.75)  # of the series, by which the gaps are moved to hide entries
@@ -91,14 +91,7 @@ class SeriesImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         check_number(self, "lags", Number(Integral, 0))
         check_number(self, "period", Number(Integral, 2, alternatives=(None,)))
         Z = self._validated(X, reset=True)
-        empty = np.flatnonzero(np.isnan(Z).all(axis=0))
-        if len(empty):
-            warnings.warn(
-                f"{len(empty)} columns of X have no entries, the first of which is column {empty[0]}. They "
-                "are filled with what is usual in the other columns; leave them out if that is not wanted",
-                UserWarning,
-                stacklevel=2,
-            )
+        warn_of_empty_columns(Z, stacklevel=2)
         hidden = hide_gaps(Z)
         n_ways = 2 if self.period is None else 3
         self.weights_ = np.eye(n_ways)[0]
@@ -139,10 +132,15 @@ class SeriesImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         return found
 
     def _fit_models(self, Z: Array) -> None:
-        self.model_ = MaxNormCompletion(random_state=self.random_state).fit(join_neighbours(Z, self.lags))
+        self.model_ = self._fitted(join_neighbours(Z, self.lags))
         if self.period is not None:
-            periods = join_periods(Z, self.period)
-            self.period_model_ = MaxNormCompletion(random_state=self.random_state).fit(periods)
+            self.period_model_ = self._fitted(join_periods(Z, self.period))
+
+    def _fitted(self, rows: Array) -> MaxNormCompletion:
+        """Return a model of joined rows, some of whose columns may have no entries."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* columns of X have no entries")
+            return MaxNormCompletion(random_state=self.random_state).fit(rows)
 
     def _predictions(self, Z: Array) -> list[Array]:
         """Return the predictions of the model of rows, of interpolation, and of the model of periods."""

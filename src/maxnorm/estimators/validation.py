@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from maxnorm.core.batch import Batch, check_range, without_negligible
 from maxnorm.core.precision import DOUBLE
+from maxnorm.core.types import Array
 from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
 
@@ -227,6 +229,18 @@ def check_weight(estimator: BaseEstimator, parameter: str) -> None:
     if isinstance(value, Real) and value and not DOUBLE.smallest <= float(value) <= DOUBLE.largest:
         allowed = f"between {DOUBLE.smallest:g} and {DOUBLE.largest:g} if it is not zero"
         raise ValueError(f"{invalid(estimator, parameter, allowed)}; rescale X if it needs such a weight")
+
+
+def warn_of_empty_columns(Z: Array, *, stacklevel: int) -> None:
+    """Warn of columns of an array in which nothing is observed."""
+    empty = np.flatnonzero(np.isnan(Z).all(axis=0))
+    if len(empty):
+        warnings.warn(
+            f"{len(empty)} columns of X have no entries, the first of which is column {empty[0]}. There is "
+            "nothing to fill them from; leave them out",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_choice(estimator: BaseEstimator, parameter: str, choices: Iterable[object]) -> None:
