@@ -371,7 +371,7 @@ def test_an_empty_row_is_predicted_by_the_means_of_columns_without_biases(gap):
 
 
 def test_a_column_without_entries_is_reported(gap):
-    with pytest.warns(UserWarning, match="1 columns of X have no entries, the first of which is column 7"):
+    with pytest.warns(UserWarning, match="in 1 of the columns of X, the first of which is column 7"):
         filled = MaxNormCompletion(random_state=0).fit_transform(gap)
     assert np.isfinite(filled).all()
 

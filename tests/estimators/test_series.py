@@ -103,7 +103,7 @@ def test_hidden_gaps_are_those_of_the_data_at_another_time():
 def test_a_series_without_entries_is_reported(series):
     X = series[:100].copy()
     X[:, 3] = np.nan
-    with pytest.warns(UserWarning, match="1 columns of X have no entries, the first of which is column 3"):
+    with pytest.warns(UserWarning, match="in 1 of the columns of X, the first of which is column 3"):
         filled = SeriesImputer(random_state=0).fit_transform(X)
     assert np.isfinite(filled).all()
 

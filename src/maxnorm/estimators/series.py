@@ -139,7 +139,7 @@ class SeriesImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     def _fitted(self, rows: Array) -> MaxNormCompletion:
         """Return a model of joined rows, some of whose columns may have no entries."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".* columns of X have no entries")
+            warnings.filterwarnings("ignore", message="nothing is observed in")
             return MaxNormCompletion(random_state=self.random_state).fit(rows)
 
     def _predictions(self, Z: Array) -> list[Array]:

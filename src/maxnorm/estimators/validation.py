@@ -236,8 +236,8 @@ def warn_of_empty_columns(Z: Array, *, stacklevel: int) -> None:
     empty = np.flatnonzero(np.isnan(Z).all(axis=0))
     if len(empty):
         warnings.warn(
-            f"{len(empty)} columns of X have no entries, the first of which is column {empty[0]}. There is "
-            "nothing to fill them from; leave them out",
+            f"nothing is observed in {len(empty)} of the columns of X, the first of which is column "
+            f"{empty[0]}. There is nothing to fill them from; leave them out",
             UserWarning,
             stacklevel=stacklevel + 1,
         )
