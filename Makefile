@@ -3,12 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-browser bench bench-quick bench-dask lint format clean
+.PHONY: help demo test test-browser test-oldest test-newest check-wheel coverage docs docs-links bench bench-quick bench-dask lint format clean
 
 help:
 	@echo "make demo   stream a corrupted data set through the learner and draw the result"
 	@echo "make test   ruff, mypy, numpydoc and the tests"
-	@echo "make test-browser  the pages in a real browser; installs Chromium on Debian, which needs root"
+	@echo "make docs   the site in build/site, with all examples of the gallery executed; needs no network"
+	@echo "make docs-links  check the addresses outside the site, which needs a network"
+	@echo "make test-browser  the site and the pages in a real browser; installs Chromium on Debian, as root"
+	@echo "make test-oldest, test-newest  the tests with the oldest and the newest supported dependencies"
+	@echo "make check-wheel  build the wheel, install it without extras and run the commands"
+	@echo "make coverage  the tests with a report of the lines and branches that they reach"
 	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
 	@echo "make bench-dask  accuracy, speed and cost of rounds on a local Dask cluster, about ten minutes"
 	@echo "make clean  remove the virtual environment and what the tools have left"
@@ -19,8 +24,29 @@ demo: $(VENV)/.demo
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist loadgroup
 
-test-browser: $(VENV)/.browser
+# The site has to stand alone: warnings are errors, and every link within it must lead somewhere.
+docs: $(VENV)/.docs
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	$(BIN)/python tools/check_links.py build/site
+
+docs-links: $(VENV)/.docs
+	$(BIN)/sphinx-build -q -b linkcheck -D plot_gallery=0 docs build/links
+
+test-browser: $(VENV)/.browser docs
 	$(BIN)/pytest -q tests/browser
+
+test-oldest:
+	$(PYTHON) tools/test_versions.py --oldest
+
+test-newest:
+	$(PYTHON) tools/test_versions.py
+
+check-wheel:
+	$(PYTHON) tools/check_wheel.py
+
+coverage: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist loadgroup \
+	  --cov=maxnorm --cov-branch --cov-report=term --cov-report=html:build/coverage
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
@@ -52,6 +78,11 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@
 
+$(VENV)/.docs: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@
+
 # Chromium and its driver are Debian packages; Selenium drives them.
 $(VENV)/.browser: $(VENV)/.dev
 	command -v chromium && command -v chromedriver || { apt-get update -qq && \
@@ -60,4 +91,4 @@ $(VENV)/.browser: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

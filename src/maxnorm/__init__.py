@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from maxnorm.streams import Stream, open_stream
     from maxnorm.video import open_film
 
+    __version__: str
+
 __all__ = [
     "AnomalyDetector",
     "Decomposition",
@@ -39,8 +41,6 @@ __all__ = [
     "open_film",
     "open_stream",
 ]
-__version__ = "0.2.0.dev0"
-
 
 _HOMES = {
     "Stream": "streams",
@@ -52,11 +52,22 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import what is asked for when it is asked for: the engine and the command line do without the rest."""
+    if name == "__version__":
+        return _installed_version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(f"maxnorm.{_HOMES.get(name, 'estimators')}"), name)
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("maxnorm")
+    except PackageNotFoundError:  # the sources are on the path, but the package is not installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

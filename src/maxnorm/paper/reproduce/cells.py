@@ -60,8 +60,9 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Hash of the kind, the settings and the version of maxnorm: the file name of the result."""
-        content = json.dumps([self.kind, self.settings, __version__], sort_keys=True)
+        """Hash of the kind, the settings and the series of releases: the file name of the result."""
+        series = ".".join(__version__.split(".")[:2])  # the same for all commits between two releases
+        content = json.dumps([self.kind, self.settings, series], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:24]
 
     def run(self) -> Result:
