@@ -30,8 +30,8 @@ print(f"{wrong.sum()} of {wrong.size} entries are wrong, in {wrong.any(axis=1).s
 # %%
 # Three lines
 # -----------
-# The model learns means and units of the columns itself, so that no scaler is needed. ``decompose`` returns the
-# clean part of each row, the gross errors (zero where there are none) and the coefficients.
+# The model learns means and units of the columns itself, so that no scaler is needed. ``decompose`` returns
+# the clean part of each row, the gross errors (zero where there are none) and the coefficients.
 
 model = MaxNormDecomposition(n_components=2, random_state=0).fit(table)
 parts = model.decompose(table)
@@ -98,5 +98,5 @@ axes[0].legend(frameon=False, fontsize=9)
 plt.show()
 
 # %%
-# With your own table, pass it as it is: units do not matter, and gaps may be NaN. Leave out ``n_components`` to
-# let the model choose the rank, and read ``parts.noise`` for what it takes to be wrong.
+# With your own table, pass it as it is: units do not matter, and gaps may be NaN. Leave out ``n_components``
+# to let the model choose the rank, and read ``parts.noise`` for what it takes to be wrong.
