@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,16 +31,19 @@ NEEDS_NEWER = {"hyperspy": ("tests/test_hyperspy.py",)}
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*>=\s*(?P<floor>[0-9][0-9A-Za-z.]*)")
 
 
-def read_floors(pyproject: str) -> dict[str, str]:
-    """Return the lower bound of each dependency of the package and its extras, except for ``dev``."""
+def read_extras(pyproject: str) -> dict[str, list[str]]:
+    """Return the extras for users; those for developers, such as ``dev``, contain the package itself."""
     project = tomllib.loads(pyproject)["project"]
-    extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"]]
-    requirements += [line for name, lines in extras.items() if name != "dev" for line in lines]
+    own = f"{project['name']}["
+    extras = project["optional-dependencies"].items()
+    return {name: lines for name, lines in extras if not any(line.startswith(own) for line in lines)}
+
+
+def read_floors(pyproject: str) -> dict[str, str]:
+    """Return the lower bound of each dependency of the package and of its extras for users."""
     floors = {}
-    for line in requirements:
-        if line.startswith(f"{project['name']}["):  # an extra that consists of other extras
-            continue
+    extras = chain.from_iterable(read_extras(pyproject).values())
+    for line in (*tomllib.loads(pyproject)["project"]["dependencies"], *extras):
         match = REQUIREMENT.match(line)
         if match is None:
             raise ValueError(f"pyproject.toml: {line!r} has no lower bound; write it as name>=version")
@@ -61,12 +65,6 @@ def list_tools(pyproject: str, *, oldest: bool) -> list[str]:
     return [line for line in project["optional-dependencies"]["dev"] if not line.startswith(left_out)]
 
 
-def list_extras(pyproject: str) -> str:
-    """Return the names of all extras other than ``dev``, separated by commas."""
-    extras = tomllib.loads(pyproject)["project"]["optional-dependencies"]
-    return ",".join(name for name in extras if name != "dev")
-
-
 def make_environment(folder: Path, python: str, floors: dict[str, str] | None, *, fresh: bool) -> Path:
     """Return the interpreter of an environment with the package and all extras, which is made if needed.
 
@@ -82,8 +80,9 @@ def make_environment(folder: Path, python: str, floors: dict[str, str] | None, *
     subprocess.run([python, "-m", "venv", folder], check=True)
     install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = [] if floors is None else ["-c", write_constraints(folder, floors)]
+    extras = ",".join(read_extras(pyproject))
     tools = list_tools(pyproject, oldest=floors is not None)
-    subprocess.run([*install, *options, "-e", f"{ROOT}[{list_extras(pyproject)}]", *tools], check=True)
+    subprocess.run([*install, *options, "-e", f"{ROOT}[{extras}]", *tools], check=True)
     mark.write_text(digest)
     return interpreter
 
