@@ -2,8 +2,8 @@
 Robust PCA in three lines
 =========================
 
-You have a table in which some numbers were typed wrongly, and you want to see its structure. How far do a few
-wrong entries mislead PCA, and does a robust decomposition find them?
+You have a table in which some numbers were typed wrongly, and you want to see its structure. How far do a
+few wrong entries mislead PCA, and does a robust decomposition find them?
 """
 
 # %%
@@ -55,8 +55,8 @@ for row, column in np.argwhere(sizes >= np.sort(sizes, axis=None)[-5])[:5]:
 # %%
 # The same with PCA
 # -----------------
-# PCA needs standardised columns. One entry that is a hundred times too large decides the scale of its column
-# *and* the direction of a component. We compare both with PCA of the table without errors.
+# PCA needs standardised columns. One entry that is a hundred times too large decides the scale of its
+# column *and* the direction of a component. We compare both with PCA of the table without errors.
 
 
 def share_of_plane(components, reference):
@@ -78,9 +78,9 @@ print(
 print(f"robust {share_of_plane(model_plane, truth.components_):.2f}")
 
 # %%
-# The picture shows the wines by their grape variety, which no method was told. After a few typing errors PCA
-# shows a heap and some outliers. The robust map has the groups of the clean table; it is turned, because its
-# axes are orthogonal in the units of the table and not in standard deviations.
+# The picture shows the wines by their grape variety, which no method was told. After a few typing errors
+# PCA shows a heap and some outliers. The robust map has the groups of the clean table; it is turned,
+# because its axes are orthogonal in the units of the table and not in standard deviations.
 
 maps = {
     "PCA of the clean table": truth.transform(StandardScaler().fit_transform(clean)),
@@ -98,5 +98,5 @@ axes[0].legend(frameon=False, fontsize=9)
 plt.show()
 
 # %%
-# With your own table, pass it as it is: units do not matter, and gaps may be NaN. Leave out ``n_components``
-# to let the model choose the rank, and read ``parts.noise`` for what it takes to be wrong.
+# With your own table, pass it as it is: units do not matter, and gaps may be NaN. Leave out
+# ``n_components`` to let the model choose the rank, and read ``parts.noise`` for what it takes to be wrong.

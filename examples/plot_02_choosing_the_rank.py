@@ -9,8 +9,9 @@ model have, and how do a few spikes of the detector change the answer?
 # %%
 # Spectra of mixtures
 # -------------------
-# Six substances with four bands each are mixed in 200 samples, with noise of 0.01. We know the right answer,
-# six, so that we can judge the methods. A second copy of the spectra has spikes in 1 % of the entries.
+# Six substances with four bands each are mixed in 200 samples, with noise of 0.01. We know the right
+# answer, six, so that we can judge the methods. A second copy of the spectra has spikes in 1 % of the
+# entries.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,8 +34,8 @@ spiky = spectra + np.where(spikes, rng.uniform(0.5, 3.0, spectra.shape), 0.0)
 # %%
 # Leave it to the model
 # ---------------------
-# By default the model keeps the components that the data support. Their shares of the variance tell the large
-# from the negligible.
+# By default the model keeps the components that the data support. Their shares of the variance tell the
+# large from the negligible.
 
 for name, data in (("clean", spectra), ("with spikes", spiky)):
     model = MaxNormDecomposition(random_state=0).fit(data)
@@ -46,7 +47,8 @@ for name, data in (("clean", spectra), ("with spikes", spiky)):
 # Look at the scree plot
 # ----------------------
 # The variances of the components in decreasing order fall steeply after the last one that matters. With
-# spikes PCA has no such step: its components describe spikes, one after the other.
+# spikes PCA has no such step: its components describe spikes, one after the other. (Shares below 1e-7 are
+# drawn at 1e-7.)
 
 robust = MaxNormDecomposition(n_components=12, random_state=0).fit(spiky)
 pca = PCA(12).fit(spiky)
@@ -57,15 +59,15 @@ axis.axvline(6, color="0.8", linewidth=8, zorder=0)
 axis.semilogy(numbers, pca.explained_variance_ratio_, "s-", color="tab:orange", label="PCA")
 shares = robust.explained_variance_ratio_
 axis.semilogy(numbers[: len(shares)], np.maximum(shares, 1e-7), "o-", color="tab:blue", label="robust")
-axis.set(xlabel="component", ylabel="share of the variance", title="Spectra with spikes", ylim=(1e-7, 1.5))
+axis.set(xlabel="component", ylabel="share of the variance", title="Spectra with spikes", ylim=(4e-8, 2.0))
 axis.legend(frameon=False)
 plt.show()
 
 # %%
 # Search with held-out data
 # -------------------------
-# ``score`` is a log-likelihood, as for scikit-learn's ``PCA``, so that ``GridSearchCV`` can choose the rank.
-# With clean data both find six.
+# ``score`` is a log-likelihood, as for scikit-learn's ``PCA``, so that ``GridSearchCV`` can choose the
+# rank. With clean data both find six.
 
 grid = {"n_components": [2, 4, 5, 6, 7, 9]}
 for estimator in (PCA(), MaxNormDecomposition(random_state=0)):
@@ -73,10 +75,10 @@ for estimator in (PCA(), MaxNormDecomposition(random_state=0)):
     print(f"{type(estimator).__name__}: {search.best_params_['n_components']} components")
 
 # %%
-# With spikes this search fails for *both*, because spikes in the held-out samples decide the likelihood. The
-# remedy is a score that spikes cannot decide: hide a tenth of the held-out entries, predict them from the
-# others, and take the median of the errors. Spare components do no harm, so that the error is flat above the
-# right rank: take the smallest rank that is nearly the best.
+# With spikes this search fails for *both*, because spikes in the held-out samples decide the likelihood.
+# The remedy is a score that spikes cannot decide: hide a tenth of the held-out entries, predict them from
+# the others, and take the median of the errors. Spare components do no harm, so that the error is flat
+# above the right rank: take the smallest rank that is nearly the best.
 
 
 def hidden_entries(model, X, y=None):
@@ -115,5 +117,5 @@ axis.legend(frameon=False)
 plt.show()
 
 # %%
-# With your own data, start with the default rank and look at ``explained_variance_ratio_``. Search only if a
-# number of components must be defended.
+# With your own data, start with the default rank and look at ``explained_variance_ratio_``. Search only if
+# a number of components must be defended.

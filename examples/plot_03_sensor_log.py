@@ -55,8 +55,9 @@ usual = ~wrong & ~stuck
 print(f"false alarms: {(alarms & usual).sum()} of {usual.sum()} usual rows")
 
 # %%
-# A stuck value is plausible for the sensor itself and is noticed only as soon as the other sensors move away
-# from it. The usual tool, an isolation forest, splits one column at a time and needs filled gaps.
+# A stuck value is plausible for the sensor itself. It is noticed only while the other sensors are far away
+# from it, which is a small part of the three hours. The usual tool, an isolation forest, splits one column
+# at a time and needs filled gaps.
 
 forest = IsolationForest(random_state=0).fit(log.ffill().bfill().to_numpy())
 for name, scores in (
@@ -77,17 +78,16 @@ blamed = found.entries[found.entries["row"].between(2000, 2179)]
 print("blamed while the temperature sensor was stuck:", blamed["feature"].value_counts().to_dict())
 
 # %%
-# The picture shows one night around the stuck sensor, and the scores of all rows.
+# The picture shows the hours around the stuck sensor, and the scores of all rows.
 
-expected = found.entries[found.entries["feature"] == "temperature"]
+expected = detector.deviations(log).expected[:, names.index("temperature")]
 fig, (above, below) = plt.subplots(2, 1, figsize=(9, 5.5), layout="constrained")
 window = slice(1850, 2350)
-above.plot(log.index[window], log["temperature"].iloc[window], color="0.6", linewidth=1, label="temperature")
-some = expected[expected["row"].between(1850, 2349)]
+some = blamed[blamed["feature"] == "temperature"]
+times = log.index[window]
+above.plot(times, expected[window], color="tab:blue", linewidth=1, label="expected from the other sensors")
+above.plot(times, log["temperature"].iloc[window], color="0.4", linewidth=1, label="measured")
 above.plot(log.index[some["row"]], some["value"], ".", color="tab:red", label="anomalous entries")
-above.plot(
-    log.index[some["row"]], some["expected"], ".", color="tab:blue", label="expected from the other sensors"
-)
 above.set(title="A stuck sensor", ylabel="temperature")
 above.legend(frameon=False, ncols=3, loc="upper left", fontsize=9)
 above.set_ylim(top=above.get_ylim()[1] + 12)
@@ -103,5 +103,6 @@ plt.show()
 
 # %%
 # With your own log, ``pd.read_csv`` and these two calls are all. For a stream use
-# :meth:`maxnorm.AnomalyDetector.score_learn`, which judges each row by what was learnt before it. The command
-# ``maxnorm clean log.csv`` does the same for files, looks at neighbours in time as well, and writes a report.
+# :meth:`maxnorm.AnomalyDetector.score_learn`, which judges each row by what was learnt before it. The
+# command ``maxnorm clean log.csv`` does it for files, looks at neighbours in time as well, finds stuck
+# sensors by their repeated values, and writes a report.
