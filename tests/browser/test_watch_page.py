@@ -3,23 +3,19 @@
 These tests are run by ``make test-browser``, which installs the browser and its driver.
 """
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-PATIENCE = 60  # seconds
-SCREENSHOTS = Path(os.environ.get("MAXNORM_SCREENSHOTS", "build/screenshots"))
+from browsing import PATIENCE, SCREENSHOTS, requested_addresses
 
 
 def make_log(n_rows, n_sensors=30, seed=0):
@@ -37,31 +33,12 @@ def make_log(n_rows, n_sensors=30, seed=0):
     return [names, *lines]
 
 
-@pytest.fixture
-def browser():
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1000,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    service = webdriver.ChromeService("/usr/bin/chromedriver")
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
-
-
 def read_address(process):
     """Wait until a command has printed the address of its page, and return it."""
     for line in process.stderr:
         if found := re.search(r"open (http://127\.0\.0\.1:\d+/)", line):
             return found[1]
     raise AssertionError("the command has ended")
-
-
-def requested_addresses(driver):
-    """Return the addresses that the browser has requested since the last call."""
-    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    requests = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    return [request["request"]["url"] for request in requests]
 
 
 @pytest.fixture
