@@ -103,7 +103,7 @@ plt.show()
 # them.
 
 spare = MaxNormDecomposition(n_components=5, scale=None, random_state=0).fit(photographs)
-print("five components: error {:.3f} where covered".format(errors(spare.decompose(photographs).low_rank)[0]))
+print(f"five components: error {errors(spare.decompose(photographs).low_rank)[0]:.3f} where covered")
 
 # %%
 # Photographs of *different* persons share much less. Here are a hundred of them, a tenth of the pixels of

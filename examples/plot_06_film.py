@@ -9,8 +9,9 @@ What moves, and what does the place look like without it?
 # %%
 # The film
 # --------
-# Two boats cross a photograph of a Chinese palace that comes with scikit-learn. Every frame has noise of
-# its own, and the exposure swings by a fifth. Because we have put the boats there, we know the true masks.
+# Two paper boats cross a photograph of a Chinese palace that comes with scikit-learn. Every frame has noise
+# of its own, and the exposure swings by a fifth. Because we have put the boats there, we know the true
+# masks.
 
 import time
 

@@ -1,0 +1,97 @@
+"""
+A file larger than memory
+=========================
+
+You have a file that does not fit in memory, with gross errors in it. Can a model be learnt from it, how
+much memory does that take, and how long?
+"""
+
+# %%
+# A file
+# ------
+# We write 50 MB in pieces, as a long measurement would: 125,000 rows of 100 channels in single precision.
+# Every row combines five components, and a tenth of the entries is wrong.
+
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from maxnorm import MaxNormDecomposition, open_stream
+from maxnorm.metrics import expressed_variance
+
+n, p, rank = 125_000, 100, 5
+rng = np.random.default_rng(0)
+basis = np.linalg.qr(rng.standard_normal((p, rank)))[0]
+
+folder = tempfile.TemporaryDirectory()
+path = Path(folder.name) / "measurement.npy"
+file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, p))
+for start in range(0, n, 5000):
+    rows = rng.standard_normal((5000, rank)) @ basis.T + 0.01 * rng.standard_normal((5000, p))
+    rows[rng.random(rows.shape) < 0.1] = 10.0
+    file[start : start + 5000] = rows
+file.flush()
+del file
+print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB")
+
+# %%
+# Learn from it
+# -------------
+# ``open_stream`` reads the file batch by batch; CSV, Parquet, HDF5 and Zarr are opened in the same way. A
+# callback notes the memory that Python and NumPy hold, and how much of the true subspace has been learnt.
+
+progress = []
+
+
+def note(result):
+    """Note rows, memory in MB and the share of the true subspace after a step."""
+    memory = tracemalloc.get_traced_memory()[1] / 1e6
+    progress.append((result.n_samples, memory, expressed_variance(basis, model.components_.T)))
+
+
+model = MaxNormDecomposition(n_components=rank, random_state=0)
+tracemalloc.start()
+model.fit(open_stream(path), callback=note)
+tracemalloc.stop()
+rows, memory, found = np.array(progress).T
+print(f"share of the true subspace found: {found[-1]:.4f}")
+print(
+    f"peak of memory: {memory[-1]:.0f} MB, of which {np.interp(n / 2, rows, memory):.0f} MB in the first half"
+)
+
+# %%
+# How long would 20 GB take?
+# --------------------------
+# Measuring memory takes time, so that the speed is measured in a second run. A larger file is the same loop
+# for longer: the model has a fixed size.
+
+start = time.perf_counter()
+again = MaxNormDecomposition(n_components=rank, random_state=0).fit(open_stream(path))
+seconds = time.perf_counter() - start
+rate = path.stat().st_size / seconds / 1e6
+print(f"{n / seconds:,.0f} rows per second, {rate:.0f} MB per second")
+print(f"20 GB of such rows would take about {20_000 / rate / 60:.0f} minutes")
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
+left.plot(rows, memory, color="tab:blue")
+left.axhline(path.stat().st_size / 1e6, color="0.5", linestyle="--", label="size of the file")
+left.set(xlabel="rows read", ylabel="peak of memory, MB", title="Memory", ylim=0)
+left.legend(frameon=False)
+right.loglog(rows, 1.0 - found, color="tab:blue")
+right.set(xlabel="rows read", ylabel="share not found yet", title="The true subspace")
+plt.show()
+
+# %%
+# Results as large as the file are best used batch by batch:
+
+count = 0
+for batch in open_stream(path):
+    count += np.count_nonzero(model.decompose(batch).noise)
+    break  # your own loop goes on
+print(f"errors in the first batch: {count / batch.size:.1%} of the entries")
+folder.cleanup()
