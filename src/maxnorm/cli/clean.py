@@ -13,9 +13,11 @@ import click
 
 from maxnorm.cli.errors import report_errors, report_interruption
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import json_option, overwrite_option
-from maxnorm.cli.output import print_message, print_summary
+from maxnorm.cli.output import print_detail, print_message, print_summary
 from maxnorm.cli.progress import show_steps
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm.sensors.cleaning import CleanedLog
@@ -25,7 +27,7 @@ NOTHING_WRITTEN = "nothing was written"
 COLUMNS = ("row", "time", "kind", "sensor", "value", "expected", "cleaned", "deviation")
 
 
-@click.command()
+@click.command(cls=SectionedCommand, short_help="Repair a log of sensors and report what was found.")
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -53,9 +55,9 @@ COLUMNS = ("row", "time", "kind", "sensor", "value", "expected", "cleaned", "dev
 @click.option("--header/--no-header", default=None, help="Whether the first line of a text file has names.")
 @click.option("--key", metavar="NAME", help="Name of the array to read, in a file that holds several.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @overwrite_option
 @json_option
+@verbosity_options
 def clean(
     data: Path,
     output: Path | None,
@@ -67,7 +69,6 @@ def clean(
     header: bool | None,
     key: str | None,
     seed: int,
-    quiet: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -95,7 +96,7 @@ def clean(
         report_errors(),
         report_interruption(NOTHING_WRITTEN),
         warnings.catch_warnings(),
-        show_steps(("reading", "finding changes", "comparing", "writing"), quiet) as step,
+        show_steps(("reading", "finding changes", "comparing", "writing")) as step,
     ):
         warnings.simplefilter("ignore")  # about models of segments; what matters is in the summary
         from threadpoolctl import threadpool_limits
@@ -106,6 +107,7 @@ def clean(
 
         step("reading")
         table = open_table(data, ColumnChoice(columns, exclude, time_column), header=header, key=key)
+        print_detail(f"{len(table.values):,} rows; sensors: {', '.join(table.sensor_names)}")
         with threadpool_limits(1):  # the matrices are small
             log = clean_log(table.values, alarm_rate=alarm_rate, lags=lags, seed=seed, progress=step)
         step("writing")
@@ -122,10 +124,9 @@ def clean(
         remarks.append(
             "there is only one sensor, which has nothing to be compared with: a running median is better"
         )
-    if not quiet:
-        for remark in remarks:
-            print_message(f"note: {remark}")
-        print_summary(summarise(table, log, paths, time.monotonic() - start), as_json)
+    for remark in remarks:
+        print_message(f"note: {remark}")
+    print_summary(summarise(table, log, paths, time.monotonic() - start), as_json)
 
 
 def write_all(paths: dict[str, Path], table: LogTable, log: CleanedLog, page: str) -> None:

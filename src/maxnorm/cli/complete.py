@@ -9,6 +9,7 @@ import click
 
 from maxnorm.cli.errors import report_errors
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import (
     DataOptions,
     ModelOptions,
@@ -18,11 +19,13 @@ from maxnorm.cli.options import (
     overwrite_option,
     reject_with_model,
 )
-from maxnorm.cli.output import print_message, print_summary
+from maxnorm.cli.output import print_detail, print_message, print_summary
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_model, write_results
+from maxnorm.cli.verbosity import verbosity_options
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @data_options
 @click.option(
     "-o",
@@ -35,13 +38,14 @@ from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_mo
 @click.option(
     "--model",
     "model_path",
-    type=click.Path(path_type=Path),
+    type=ModelPath(),
     help="Model file written by `maxnorm fit --estimator completion`. By default, a model is first fitted to "
     "DATA.",
 )
 @model_options
 @overwrite_option
 @json_option
+@verbosity_options
 def complete(
     data: str,
     columns: str | None,
@@ -114,6 +118,7 @@ def complete_ratings(data: Path, output: Path, seed: int) -> dict[str, Any]:
             f"{data} has no missing ratings. Leave the cells of ratings to be predicted empty, or use "
             "`maxnorm recommend` to find what users would like"
         )
+    print_detail(f"{len(table.values) - len(gaps):,} ratings, {len(gaps):,} missing")
     model = Recommender(random_state=seed).fit(table)
     values = table.values.copy()
     values[gaps] = model.predict([table.users[k] for k in gaps], [table.items[k] for k in gaps])

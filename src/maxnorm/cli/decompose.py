@@ -9,6 +9,7 @@ import click
 
 from maxnorm.cli.errors import report_errors
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import (
     DataOptions,
     ModelOptions,
@@ -20,19 +21,21 @@ from maxnorm.cli.options import (
     reject_with_model,
 )
 from maxnorm.cli.output import print_summary
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.results import ResultFile, check_result_formats, load_or_fit_model, write_results
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm.core.types import Array
     from maxnorm.streams import Stream
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @data_options
 @click.option(
     "--model",
     "model_path",
-    type=click.Path(path_type=Path),
+    type=ModelPath(),
     help="Model file written by `maxnorm fit`. By default, a model is first fitted to DATA.",
 )
 @click.option("--low-rank", type=click.Path(path_type=Path), help="Write the low-rank part to this file.")
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 @model_options
 @overwrite_option
 @json_option
+@verbosity_options
 def decompose(
     data: str,
     columns: str | None,

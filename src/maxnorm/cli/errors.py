@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 from maxnorm.cli.interruption import Interruption
-from maxnorm.cli.output import print_message, printable
+from maxnorm.cli.output import print_error, printable
+from maxnorm.cli.verbosity import is_verbose
 
 
 @contextmanager
@@ -38,8 +40,15 @@ def report_interruption(consequence: str = "") -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         interruption = error if isinstance(error, Interruption) else Interruption()
-        print_message(f"{interruption}; {consequence}" if consequence else str(interruption))
+        print_error(f"{interruption}; {consequence}" if consequence else str(interruption))
         raise click.exceptions.Exit(interruption.exit_code) from None
+
+
+def print_traceback(error: click.ClickException) -> None:
+    """Print the traceback of what has caused an error, if the command was called with ``--verbose``."""
+    cause = error.__cause__ or error.__context__
+    if cause is not None and is_verbose():
+        print_error("".join(traceback.format_exception(cause)).rstrip("\n"))
 
 
 def require_matplotlib() -> None:

@@ -9,25 +9,29 @@ import click
 
 from maxnorm.cli.errors import report_errors
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import (
     ESTIMATOR_CLASSES,
     DataOptions,
     ModelOptions,
     data_options,
+    describe_model,
     estimator_option,
     json_option,
     model_options,
 )
-from maxnorm.cli.output import print_message, print_summary
+from maxnorm.cli.output import print_detail, print_message, print_summary
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.training import TrainingRun
+from maxnorm.cli.verbosity import verbosity_options
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @data_options
 @click.option(
     "--model",
     "model_path",
-    type=click.Path(path_type=Path),
+    type=ModelPath(),
     required=True,
     help="Save the model to this file, for example model.maxnorm.",
 )
@@ -48,6 +52,7 @@ from maxnorm.cli.training import TrainingRun
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing model file.")
 @json_option
+@verbosity_options
 def fit(
     data: str,
     columns: str | None,
@@ -83,4 +88,5 @@ def fit(
             print_message(f"{model_path} is already finished: there is nothing to resume")
         else:
             run.train(stream)
+            print_detail(f"fitted {describe_model(run.model)}")
         print_summary(run.summarise(), as_json)

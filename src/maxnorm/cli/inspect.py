@@ -11,24 +11,28 @@ import click
 
 from maxnorm.cli.errors import report_errors, require_matplotlib
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import json_option, overwrite_option
 from maxnorm.cli.output import print_summary
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.record import TrainingRecord
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm.core.types import Array
 
 
-@click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.command(cls=SectionedCommand)
+@click.argument("model", type=ModelPath())
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     help="Draw the singular values of the basis, the first components and the convergence of the objective "
-    "to this file, for example model.png.",
+    "to this file, for example model.png. Needs the extra plot: pip install 'maxnorm[plot]'.",
 )
 @overwrite_option
 @json_option
+@verbosity_options
 def inspect(model: Path, plot: Path | None, overwrite: bool, as_json: bool) -> None:
     """Describe the model in the file MODEL.
 

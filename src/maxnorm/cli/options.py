@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from maxnorm.cli.output import print_message
+from maxnorm.cli.output import print_detail, print_message
 
 if TYPE_CHECKING:
     from maxnorm.streams import Stream
@@ -85,7 +85,7 @@ def data_options(command: Command) -> Command:
             "of positions such as 1:20 or 1: (all but the first). By default, all columns are used, or those "
             "with the names of the model's features.",
         ),
-        click.argument("data"),
+        click.argument("data", type=click.Path(allow_dash=True)),
     ):
         command = decorate(command)
     return command
@@ -265,7 +265,29 @@ class DataOptions(NamedTuple):
         )
         for remark in stream.remarks:
             print_message(remark)
+        print_detail(f"opened {describe_stream(stream)}")
         return stream
+
+
+def describe_stream(stream: Stream) -> str:
+    """Return the title of a stream and, as far as they are known, the numbers of its samples and features."""
+    sizes = []
+    if stream.n_samples is not None:
+        sizes.append(f"{stream.n_samples:,} samples")
+    elif stream.n_expected is not None:
+        sizes.append(f"about {stream.n_expected:,} samples")
+    if stream.n_features is not None:
+        sizes.append(f"{stream.n_features:,} features")
+    return f"{stream.title} ({', '.join(sizes) or 'of unknown size'})"
+
+
+def describe_model(model: Any) -> str:
+    """Return the class of a fitted model, its rank and the weights that were given or chosen."""
+    chosen = [f"{model.n_components_} components"] if hasattr(model, "n_components_") else []
+    for name in ("lambda1", "lambda2"):
+        if hasattr(model, f"{name}_"):
+            chosen.append(f"{name} {getattr(model, f'{name}_'):.4g}")
+    return f"{type(model).__name__} with {', '.join(chosen) or 'default settings'}"
 
 
 def _parse_columns(text: str | None) -> slice | list[str] | None:

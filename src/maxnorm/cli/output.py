@@ -9,10 +9,24 @@ from typing import Any
 
 import click
 
+from maxnorm.cli.verbosity import is_quiet, is_verbose, seconds_since_start
+
 
 def print_message(message: str) -> None:
+    """Print a note or a warning on standard error, unless the command was called with ``--quiet``."""
+    if not is_quiet():
+        print_error(message)
+
+
+def print_error(message: str) -> None:
     """Print a message on standard error, so that it is not mixed with results on standard output."""
     click.echo(printable(message), err=True)
+
+
+def print_detail(message: str) -> None:
+    """Print what the command is doing and the time since its start, if it was called with ``--verbose``."""
+    if is_verbose():
+        print_error(f"[{seconds_since_start():8.2f} s] {message}")
 
 
 def printable(text: str) -> str:

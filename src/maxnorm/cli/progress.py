@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from maxnorm.cli.output import print_detail
+from maxnorm.cli.verbosity import is_quiet
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -47,8 +50,9 @@ def show_row_progress(
 ) -> Iterator[RowProgress]:
     """Show the number of rows processed, their rate and the remaining time on standard error.
 
-    Nothing is displayed if standard error is not a terminal. ``n_rows`` is None if the number of rows is not
-    known; ``first_row`` is the number of rows that were processed before, and ``unit`` what they are called.
+    Nothing is displayed with ``--quiet``, or if standard error is not a terminal. ``n_rows`` is None if the
+    number of rows is not known; ``first_row`` is the number of rows that were processed before, and ``unit``
+    what they are called.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,7 +65,9 @@ def show_row_progress(
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+    hidden = is_quiet() or not sys.stderr.isatty()
+    print_detail(title)
+    with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
         task = bar.add_task(title, total=n_rows, completed=first_row, rate="", note="")
         yield RowProgress(bar, task, first_row)
 
@@ -71,21 +77,26 @@ def make_count_progress(console: Console) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, disable=is_quiet())
 
 
 @contextmanager
-def show_steps(steps: Sequence[str], quiet: bool) -> Iterator[Callable[[str], None]]:
+def show_steps(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
     """Show which of several steps is under way on standard error, and how many are done.
 
     The value of the context is a function that is called with the name of a step when it begins. Nothing is
-    displayed with ``quiet``, or if standard error is not a terminal.
+    displayed with ``--quiet``, or if standard error is not a terminal.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    hidden = quiet or not sys.stderr.isatty()
+    hidden = is_quiet() or not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
         task = bar.add_task(steps[0], total=len(steps))
-        yield lambda name: bar.update(task, description=name, completed=list(steps).index(name))
+
+        def begin(name: str) -> None:
+            print_detail(name)
+            bar.update(task, description=name, completed=list(steps).index(name))
+
+        yield begin

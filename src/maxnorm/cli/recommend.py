@@ -12,9 +12,12 @@ import click
 
 from maxnorm.cli.errors import report_errors, report_interruption
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import json_option, overwrite_option
-from maxnorm.cli.output import print_message, print_summary, printable
+from maxnorm.cli.output import print_detail, print_message, print_summary, printable
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.progress import show_steps
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm import RecommendedItems, Recommender
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 STEPS = ("reading", "learning", "ranking")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("ratings", type=click.Path(path_type=Path), required=False)
 @click.option("--user", "users", multiple=True, metavar="NAME", help="User to recommend to; may be repeated.")
 @click.option("-k", type=click.IntRange(1), default=10, show_default=True, help="Number of items per user.")
@@ -41,13 +44,12 @@ STEPS = ("reading", "learning", "ranking")
 @click.option("--item-column", metavar="NAME", help="Column that tells what was rated.")
 @click.option("--rating-column", metavar="NAME", help="Column of the ratings.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the list to this CSV file.")
-@click.option("--model", "model_path", type=click.Path(path_type=Path), help="Save the model to this file.")
-@click.option(
-    "--use", "known_path", type=click.Path(path_type=Path), help="Use a saved model instead of RATINGS."
-)
+@click.option("--model", "model_path", type=ModelPath(), help="Save the model to this file.")
+@click.option("--use", "known_path", type=ModelPath(), help="Use a saved model instead of RATINGS.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @overwrite_option
 @json_option
+@verbosity_options
 def recommend(
     ratings: Path | None,
     users: tuple[str, ...],
@@ -78,7 +80,7 @@ def recommend(
     check_inputs(inputs)
     check_outputs({"--output": output, "--model": model_path}, inputs, overwrite=overwrite)
     start = time.monotonic()
-    with report_errors(), report_interruption("nothing was written"), show_steps(STEPS, False) as step:
+    with report_errors(), report_interruption("nothing was written"), show_steps(STEPS) as step:
         if known_path is not None:
             model = load_recommender(known_path)
         else:
@@ -125,8 +127,11 @@ def learn(
     table = read_ratings(path, user=columns[0], item=columns[1], rating=columns[2])
     user, item, rating = table.names
     print_message(f"{path}: users are in column {user!r}, items in {item!r}, ratings in {rating!r}")
+    print_detail(f"{len(table.values):,} ratings")
     step("learning")
-    return Recommender(random_state=seed).fit(table)
+    model = Recommender(random_state=seed).fit(table)
+    print_detail(f"learnt from {len(model.ratings_.users):,} users and {len(model.ratings_.items):,} items")
+    return model
 
 
 def load_recommender(path: Path) -> Recommender:

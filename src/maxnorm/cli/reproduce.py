@@ -7,11 +7,18 @@ from pathlib import Path
 import click
 
 from maxnorm.cli.errors import report_interruption, require_matplotlib
+from maxnorm.cli.help import SectionedCommand
+from maxnorm.cli.output import print_detail
+from maxnorm.cli.paths import complete_names
 from maxnorm.cli.progress import make_count_progress
+from maxnorm.cli.verbosity import verbosity_options
+
+FIGURE_NAMES = ("grid", "rank-low", "rank-mid", "samples", "large", "norms", "theory", "noise")
+"""The figures, as in :mod:`maxnorm.paper.reproduce.plan`, whose import would make shell completion slow."""
 
 
-@click.command()
-@click.argument("figures", nargs=-1, metavar="[FIGURE]...")
+@click.command(cls=SectionedCommand)
+@click.argument("figures", nargs=-1, metavar="[FIGURE]...", shell_complete=complete_names(FIGURE_NAMES))
 @click.option(
     "--quick", "size", flag_value="quick", help="Use small problems, which take a few minutes in total."
 )
@@ -41,6 +48,7 @@ from maxnorm.cli.progress import make_count_progress
     show_default=True,
     help="Folder for results and figures. Results that it already contains are not computed again.",
 )
+@verbosity_options
 def reproduce(
     figures: tuple[str, ...], size: str | None, repetitions: int | None, jobs: int, output: Path
 ) -> None:
@@ -52,7 +60,7 @@ def reproduce(
     FIGURE is one of grid, rank-low, rank-mid, samples, large, norms, theory and noise; by default, all of
     them are reproduced. Without --quick or --full, the problems have the sizes of the paper with one
     repetition, which takes hours. Each finished experiment is saved; after Ctrl-C, repeat the command to
-    continue.
+    continue. Figures need the extra "plot": pip install 'maxnorm[plot]'.
     """
     require_matplotlib()
     from rich.console import Console
@@ -72,6 +80,8 @@ def reproduce(
     repetitions = repetitions or plan.SIZES[size].repetitions
     cells = {name: plan.cells(name, plan.SIZES[size], repetitions) for name in figures or plan.FIGURES}
     console = Console()
+    for name, group in cells.items():
+        print_detail(f"{plan.FIGURES[name]}: {len(group)} experiments")
     interrupted = f"finished experiments are saved in {output}: repeat the command to continue"
     try:
         with report_interruption(interrupted), make_count_progress(console) as bar:

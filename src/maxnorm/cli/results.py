@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from maxnorm.cli.errors import report_interruption
-from maxnorm.cli.options import DataOptions, ModelOptions
-from maxnorm.cli.output import print_message
+from maxnorm.cli.options import DataOptions, ModelOptions, describe_model
+from maxnorm.cli.output import print_detail, print_message
 from maxnorm.cli.progress import show_row_progress
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def load_or_fit_model(path: Path | None, options: ModelOptions, data: DataOption
 
     if path is not None:
         model = load(path)
+        print_detail(f"loaded {path}: {describe_model(model)}")
         return model, data.open_stream(model)
     stream = data.open_stream()
     if not stream.repeatable:
@@ -60,6 +61,7 @@ def load_or_fit_model(path: Path | None, options: ModelOptions, data: DataOption
         report_interruption(NOTHING_WRITTEN),
     ):
         model.fit(stream, callback=lambda _: progress.update(model.n_samples_seen_))
+    print_detail(f"fitted {describe_model(model)}")
     return model, stream
 
 
@@ -91,4 +93,5 @@ def write_results(stream: Stream, files: Mapping[str, ResultFile], compute: Comp
     if not converged:
         print_message("warning: the solver did not converge for some samples; their results are approximate")
     seconds = round(time.monotonic() - start, 3)
+    print_detail(f"wrote the results of {n_rows:,} samples")
     return {"samples": n_rows, "seconds": seconds, **{name: str(file.path) for name, file in files.items()}}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from maxnorm.cli.help import SectionedCommand
 
-@click.command()
+
+@click.command(cls=SectionedCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

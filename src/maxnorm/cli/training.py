@@ -14,7 +14,7 @@ import click
 from maxnorm.cli.errors import report_interruption
 from maxnorm.cli.interruption import check_signals, postpone_signals
 from maxnorm.cli.options import DataOptions
-from maxnorm.cli.output import print_message, printable
+from maxnorm.cli.output import print_detail, print_error, print_message, printable
 from maxnorm.cli.progress import RowProgress, show_row_progress
 from maxnorm.cli.record import TrainingRecord
 
@@ -129,6 +129,7 @@ class TrainingRun:
                 "instead of --resume to replace it"
             )
         self._check_same_run(model, record.source)
+        print_detail(f"resuming {self.path}, which has learnt for {record.seconds:.1f} s")
         return replace(
             self,
             model=model,
@@ -255,6 +256,7 @@ class TrainingRun:
             history=self.history,
         )
         persistence.save(self.model, self.path, record._asdict())
+        print_detail(f"saved {self.path} after {self.n_samples:,} samples")
 
     def summarise(self) -> dict[str, Any]:
         """Return the main facts about the model, by name."""
@@ -302,7 +304,7 @@ class Monitor:
             try:
                 run.save()
             except OSError as error:  # the disk may have room again at the next checkpoint
-                print_message(
+                print_error(
                     f"cannot save {run.path}: {error.strerror or error}; training continues without this "
                     "checkpoint"
                 )

@@ -14,10 +14,13 @@ import click
 
 from maxnorm.cli.errors import report_errors
 from maxnorm.cli.files import check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.interruption import check_signals, postpone_signals
 from maxnorm.cli.options import json_option, overwrite_option
-from maxnorm.cli.output import print_message, print_summary
+from maxnorm.cli.output import print_detail, print_error, print_message, print_summary
+from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.progress import show_row_progress
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm import VideoBackground
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 FILM = click.Path(path_type=Path)
 
 
-class RegionType(click.ParamType[tuple[int, int, int, int]]):
+class RegionType(click.ParamType):  # type: ignore[type-arg]  # has a type argument only since click 8.3
     """A region of an image: LEFT,TOP,WIDTH,HEIGHT in pixels."""
 
     name = "LEFT,TOP,WIDTH,HEIGHT"
@@ -41,8 +44,8 @@ class RegionType(click.ParamType[tuple[int, int, int, int]]):
         return left, top, width, height
 
 
-@click.command()
-@click.argument("source", metavar="IN")
+@click.command(cls=SectionedCommand)
+@click.argument("source", metavar="IN", type=click.Path())
 @click.option("-o", "--output", type=FILM, help="Masks: 255 where there is foreground.")
 @click.option("--background", type=FILM, help="The background of each frame.")
 @click.option("--foreground", type=FILM, help="The frames, black where there is background.")
@@ -71,10 +74,11 @@ class RegionType(click.ParamType[tuple[int, int, int, int]]):
     help="Share of the image below which connected foreground is dropped.",
 )
 @click.option("--frames", "n_frames", type=click.IntRange(1), help="Stop after so many frames.")
-@click.option("--model", "model_path", type=FILM, help="Save what was learnt to this file.")
+@click.option("--model", "model_path", type=ModelPath(), help="Save what was learnt to this file.")
 @click.option("--resume", is_flag=True, help="Continue with the file of --model, if it exists.")
 @overwrite_option
 @json_option
+@verbosity_options
 def video(
     source: str,
     output: Path | None,
@@ -99,6 +103,8 @@ def video(
     order of time. Results are films, or folders of PNG images where a name has no suffix. Without any output,
     the masks are written next to IN, to a film with -mask added to its name. After Ctrl-C, the results hold
     the frames so far.
+
+    Films and images need the extra "video": pip install 'maxnorm[video]'.
     """
     results = {"-o": output, "--background": background, "--foreground": foreground}
     results["--side-by-side"] = side_by_side
@@ -115,6 +121,8 @@ def video(
         from maxnorm.video.reading import crop
 
         film = open_film(source)
+        length = "of unknown length" if film.n_frames is None else f"of {film.n_frames:,} frames"
+        print_detail(f"opened {film.title} {length}, {film.rate:g} frames per second")
         subtractor = make_subtractor(sensitivity, min_area, model_path if resume else None)
         writers = {
             name: stack.enter_context(FilmWriter(path, film.rate / every, overwrite=overwrite))
@@ -136,7 +144,7 @@ def video(
         print_message(f"note: {warning.message}")
     seconds = time.monotonic() - start
     if interruption is not None:
-        print_message(
+        print_error(
             f"{interruption or 'interrupted'}; the results hold the first {summary['frames']:,} frames"
         )
         raise click.exceptions.Exit(getattr(interruption, "exit_code", 130))

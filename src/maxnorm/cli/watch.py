@@ -12,8 +12,11 @@ import click
 
 from maxnorm.cli.errors import report_errors
 from maxnorm.cli.files import check_inputs, check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.interruption import check_signals, postpone_signals
-from maxnorm.cli.output import print_message
+from maxnorm.cli.output import print_detail, print_error, print_message
+from maxnorm.cli.paths import ModelPath
+from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm.sensors.watching import LiveLog, LiveReader
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 FILMS = (".mp4", ".avi", ".mov", ".mkv", ".gif", ".npy")
 
 
-@click.command()
-@click.argument("source")
+@click.command(cls=SectionedCommand, short_help="Judge rows or frames as they arrive, live.")
+@click.argument("source", type=click.Path(allow_dash=True))
 @click.option("--time", "time_column", metavar="COLUMN", help="Column that tells the time of a row.")
 @click.option("--columns", metavar="COLUMNS", help="Columns that are sensors, separated by commas.")
 @click.option("--exclude", metavar="COLUMNS", help="Columns that are not sensors, separated by commas.")
@@ -46,7 +49,7 @@ FILMS = (".mp4", ".avi", ".mov", ".mkv", ".gif", ".npy")
 @click.option(
     "--model",
     "model_path",
-    type=click.Path(path_type=Path),
+    type=ModelPath(),
     help="Save what was learnt to this file at the end, on Ctrl-C and on SIGTERM.",
 )
 @click.option("--resume", is_flag=True, help="Continue with the file of --model, if it exists.")
@@ -58,6 +61,7 @@ FILMS = (".mp4", ".avi", ".mov", ".mkv", ".gif", ".npy")
     "--port", type=click.IntRange(0, 65535), default=5006, show_default=True, help="Port of the page."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@verbosity_options
 def watch(
     source: str,
     time_column: str | None,
@@ -78,10 +82,12 @@ def watch(
     SOURCE is - for CSV on standard input, a file that grows, or tcp://127.0.0.1:PORT, where lines of CSV are
     accepted. Each row is compared with what was learnt before it, and then learnt from. The page, on a server
     that only this machine can reach, shows the latest rows of a sensor, what is expected, alarms, and
-    changes of the process. It needs the extra "view". With --headless, alarms are written as lines of JSON.
+    changes of the process. With --headless, alarms are written as lines of JSON.
 
     SOURCE may also be a film, the number of a camera or the address of a stream. The page then shows the
     frame, its background and its foreground, and only --port, --model and --resume have an effect.
+
+    The page needs the extra "view", and films the extra "video": pip install 'maxnorm[view,video]'.
     """
     if "://" not in source and not source.isdecimal():
         check_inputs({"SOURCE": source})
@@ -110,6 +116,7 @@ def watch(
         else:
             detector = AnomalyDetector(alarm_rate=alarm_rate, lags=lags, random_state=seed)
         log = LiveLog(detector)
+        print_detail(f"rate of false alarms {detector.alarm_rate:g}, lags {detector.lags}")
         reader = LiveReader(source, ColumnChoice(columns, exclude, time_column), header)
         print_message(f"reading {reader.title}")
         try:
@@ -121,7 +128,7 @@ def watch(
         except KeyboardInterrupt as interruption:
             save(detector, model_path)
             code = getattr(interruption, "exit_code", 130)
-            print_message(f"{interruption or 'interrupted'}; {log.n_rows:,} rows, {log.n_alarms:,} alarms")
+            print_error(f"{interruption or 'interrupted'}; {log.n_rows:,} rows, {log.n_alarms:,} alarms")
             raise click.exceptions.Exit(code) from None
         save(detector, model_path)
         print_message(f"{log.n_rows:,} rows, {log.n_alarms:,} alarms")
@@ -202,7 +209,7 @@ def watch_film(source: str, port: int, model_path: Path | None, resume: bool) ->
             with postpone_signals():
                 subtractor.save(model_path)
             print_message(f"saved {model_path}")
-        print_message(f"{interruption or 'interrupted'}; {live.n_frames:,} frames")
+        print_error(f"{interruption or 'interrupted'}; {live.n_frames:,} frames")
         raise click.exceptions.Exit(getattr(interruption, "exit_code", 130)) from None
 
 
