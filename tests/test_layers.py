@@ -34,7 +34,7 @@ LAYERS = (
         "datasets",
         "ratings",
     ),  # where data come from, and where models go
-    ("estimators",),  # scikit-learn
+    ("estimators", "plot", "report", "report_data"),  # scikit-learn, and pictures of its models
     ("paper", "sensors"),  # the paper's experiments, and logs of sensors
     ("cli", "__main__"),
 )

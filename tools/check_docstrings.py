@@ -15,7 +15,7 @@ from importlib import import_module
 
 from numpydoc.validate import ERROR_MSGS, validate
 
-MODULES = ("maxnorm", "maxnorm.metrics", "maxnorm.datasets")
+MODULES = ("maxnorm", "maxnorm.metrics", "maxnorm.datasets", "maxnorm.plot")
 EXTENSION_POINTS = (
     ("maxnorm.core.noise", "Noise"),
     ("maxnorm.core.norms", "FactorNorm"),
