@@ -15,10 +15,15 @@ from maxnorm.streams.opening import READERS_OF_ONE_ARRAY
 
 ROOT = Path(__file__).parent.parent
 X = np.random.default_rng(0).standard_normal((300, 5)) @ np.random.default_rng(1).standard_normal((5, 20))
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/guide").glob("*.md")),
+]
+NAMES = {"ids": lambda page: str(page.relative_to(ROOT))}
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], **NAMES)
 def test_the_python_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
@@ -39,7 +44,7 @@ def test_the_commands_of_the_readme_run_after_its_code(tmp_path, monkeypatch):
         run_successfully(*shlex.split(command, comments=True), folder=tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, **NAMES)
 def test_links_between_pages_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target

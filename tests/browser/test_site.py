@@ -34,6 +34,13 @@ def address():
         thread.join()
 
 
+def wait_for_results(browser):
+    """Wait until a search has found something, and return the links."""
+    return WebDriverWait(browser, PATIENCE, 0.2).until(
+        lambda page: page.find_elements(By.CSS_SELECTOR, "#search-results li a")
+    )
+
+
 def test_search_finds_a_page(address, browser):
     browser.get(f"{address}/search.html?q=max-norm")
     WebDriverWait(browser, PATIENCE, 0.2).until(
@@ -53,9 +60,7 @@ def test_the_search_field_leads_to_results(address, browser):
         lambda page: next((f for f in page.find_elements(By.NAME, "q") if f.is_displayed()), None)
     )
     field.send_keys("gross errors", Keys.ENTER)
-    WebDriverWait(browser, PATIENCE, 0.2).until(
-        lambda page: page.find_elements(By.CSS_SELECTOR, "#search-results li a")
-    )
+    assert wait_for_results(browser)
 
 
 def test_pages_are_light_or_dark_and_nothing_leaves_the_machine(address, browser):
