@@ -122,7 +122,7 @@ def video(
 
         film = open_film(source)
         length = "of unknown length" if film.n_frames is None else f"of {film.n_frames:,} frames"
-        print_detail(f"opened {film.title} {length}, {film.rate:g} frames per second")
+        print_detail(f"opened {film.title} {length}, {float(film.rate):g} frames per second")
         subtractor = make_subtractor(sensitivity, min_area, model_path if resume else None)
         writers = {
             name: stack.enter_context(FilmWriter(path, film.rate / every, overwrite=overwrite))
