@@ -75,6 +75,7 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "start": []}
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark, as the system of the reader has it
 
 # Addresses outside the site are checked only where there is a network: make docs-links.
 linkcheck_timeout = 20
