@@ -34,7 +34,6 @@ recommend --use r.maxnorm --user u2
 clean x.csv -o cleaned
 inspect m.maxnorm
 inspect r.maxnorm --json
-video film.npy -o masks.npy
 watch - --headless
 completion bash
 completion zsh
@@ -47,6 +46,7 @@ plot   demo
 plot   reproduce grid --quick
 plot   inspect m.maxnorm --plot m.png
 video  video film.mp4 -o masks.mp4
+video  video film.npy -o masks
 view   watch live.csv --port 0
 io     fit x.parquet --model p.maxnorm
 io     fit x.h5 --model h.maxnorm
