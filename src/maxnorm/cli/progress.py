@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+# A bar that is not displayed has a quiet console, because Rich 13.0 prints an empty line at the end of the bar.
+
 MIN_SECONDS = 1e-9
 """Lower bound on the elapsed time, which avoids a division by zero in the rate."""
 
@@ -67,17 +69,20 @@ def show_row_progress(
     )
     hidden = is_quiet() or not sys.stderr.isatty()
     print_detail(title)
-    with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
+    with Progress(*columns, console=Console(stderr=True, quiet=hidden), disable=hidden) as bar:
         task = bar.add_task(title, total=n_rows, completed=first_row, rate="", note="")
         yield RowProgress(bar, task, first_row)
 
 
 def make_count_progress(console: Console) -> Progress:
     """Return a progress bar on ``console`` that shows a description, a count and the remaining time."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=is_quiet())
+    if is_quiet():
+        return Progress(*columns, console=Console(quiet=True), disable=True)
+    return Progress(*columns, console=console)
 
 
 @contextmanager
@@ -92,7 +97,9 @@ def show_steps(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     hidden = is_quiet() or not sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
+    with Progress(
+        *columns, console=Console(stderr=True, quiet=hidden), disable=hidden, transient=True
+    ) as bar:
         task = bar.add_task(steps[0], total=len(steps))
 
         def begin(name: str) -> None:
