@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-# A bar that is not displayed has a quiet console, because Rich 13.0 prints an empty line at the end of the bar.
+# A bar that is not displayed has a quiet console, because Rich 13.0 prints an empty line at its end.
 
 MIN_SECONDS = 1e-9
 """Lower bound on the elapsed time, which avoids a division by zero in the rate."""
