@@ -70,10 +70,10 @@ def test_most_entries_missing_and_some_of_the_others_wrong():
 
 
 def test_any_cut_of_the_rows_gives_the_same_model():
-    _, _, X = corrupted(0.5, "large", n=700, p=60, d=20)
+    _, _, X = corrupted(0.5, "large", n=500, p=60, d=20)
     whole = MaxNormDecomposition(20, random_state=0).partial_fit(X)
     parts = MaxNormDecomposition(20, random_state=0)
-    for rows in np.array_split(X, 23):
+    for rows in np.array_split(X, 11):
         parts.partial_fit(rows)
     np.testing.assert_array_equal(parts.components_, whole.components_)
 

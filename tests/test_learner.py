@@ -205,6 +205,7 @@ def same_state(a, b):
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
 def test_how_rows_are_cut_into_calls_makes_no_difference(learner, rows, chunk):
+    rows = rows[:120] if chunk == 1 else rows
     whole, rest = learn(learner, start(learner, rows), rows)
     assert not len(rest)
     progress = Progress(start(learner, rows))
