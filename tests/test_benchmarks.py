@@ -145,8 +145,10 @@ def test_survival_kills_runs_and_compares_models():
 
 
 def test_dask_rounds_are_measured(tmp_path, monkeypatch):
+    import dask
     import dask_rounds
     from click.testing import CliRunner
+    from distributed.utils import get_mp_context
 
     (tmp_path / "images").mkdir()
     (tmp_path / "benchmarks").mkdir()
@@ -154,7 +156,10 @@ def test_dask_rounds_are_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(dask_rounds, "PROBLEMS", {"tiny": (1000, 20, 2, 0.1)})
     monkeypatch.setattr(dask_rounds, "FITTED", [(20, 2, 50, 4), (20, 4, 50, 8), (40, 2, 100, 4)])
     monkeypatch.setattr(dask_rounds, "CHECKED", [(30, 3, 50, 4)])
-    run = CliRunner().invoke(dask_rounds.main, ["rounds", "model", "--repetitions", "1"])
+    # Workers are forked from a process that has imported the libraries, which starts them faster.
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "dask.array", "maxnorm.estimators"])
+        run = CliRunner().invoke(dask_rounds.main, ["rounds", "model", "--repetitions", "1"])
     assert run.exception is None, run.output
     assert "checked: error" in run.output
     assert (tmp_path / "images" / "rounds.png").stat().st_size > 1000

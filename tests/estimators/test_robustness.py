@@ -127,7 +127,7 @@ def test_clean_entries_are_not_classified_as_noise(Estimator, dense):
 def test_narrow_peaks_on_an_empty_background_are_fitted_without_a_noise_model(Estimator):
     x = np.linspace(0, 1, 100)
     spectra = np.array([np.exp(-0.5 * ((x - c) / 0.02) ** 2) for c in (0.2, 0.5, 0.8)]) + 0.001
-    X = np.random.default_rng(0).random((2000, 3)) @ spectra
+    X = np.random.default_rng(0).random((1000, 3)) @ spectra
     model = Estimator(n_components=3, random_state=0).fit(X)
     # The shoulders of the peaks are classified as noise, as docs/defaults.md explains. Such data should be
     # fitted with noise="none".
@@ -140,7 +140,7 @@ def test_narrow_peaks_on_an_empty_background_are_fitted_without_a_noise_model(Es
 @both
 def test_features_of_different_scales_are_learnt(Estimator):
     rng = np.random.default_rng(0)
-    data = make_corrupted_low_rank(3000, 80, 4, corruption=0.1, magnitude=50.0, random_state=0)
+    data = make_corrupted_low_rank(1500, 80, 4, corruption=0.1, magnitude=50.0, random_state=0)
     sizes = 10 ** rng.uniform(-1, 1, 80)
     model = Estimator(n_components=4, random_state=0).fit(data.X * sizes)
     assert expressed_variance(data.basis * sizes[:, None], model.components_.T) > 0.98
@@ -148,13 +148,13 @@ def test_features_of_different_scales_are_learnt(Estimator):
 
 @both
 def test_more_components_than_the_data_have_contain_the_basis(Estimator):
-    data = make_corrupted_low_rank(1500, 60, 6, corruption=0.1, random_state=0)
+    data = make_corrupted_low_rank(1000, 60, 6, corruption=0.1, random_state=0)
     assert basis_quality(data, Estimator(n_components=12, random_state=0).fit(data.X)) > 0.99
 
 
 @both
 def test_fewer_components_than_the_data_have_lie_in_their_subspace(Estimator):
-    data = make_corrupted_low_rank(1500, 60, 6, corruption=0.1, random_state=0)
+    data = make_corrupted_low_rank(1000, 60, 6, corruption=0.1, random_state=0)
     model = Estimator(n_components=3, random_state=0).fit(data.X)
     assert subspace_distance(model.components_.T, data.basis) < 0.2
 
@@ -263,12 +263,12 @@ def test_the_background_of_a_film_is_recovered(Estimator, jitter, d):
     """A bright object moves in front of a constant background, with and without sensor noise."""
     rng = np.random.default_rng(0)
     background = rng.uniform(50, 200, (24, 24))
-    frames = np.repeat(background[None], 300, axis=0)
+    frames = np.repeat(background[None], 150, axis=0)
     for t, frame in enumerate(frames):
         frame[2 * t % 18 :, 3 * t % 18 :][:6, :6] = 250.0
-    X = (frames + jitter * rng.standard_normal(frames.shape)).reshape(300, -1)
+    X = (frames + jitter * rng.standard_normal(frames.shape)).reshape(150, -1)
     found = Estimator(n_components=d, random_state=0).fit(X).decompose(X).low_rank
-    assert relative_error(np.tile(background.ravel(), (300, 1)), found) < 0.005
+    assert relative_error(np.tile(background.ravel(), (150, 1)), found) < 0.005
 
 
 @both
@@ -282,7 +282,7 @@ def test_a_mean_that_differs_between_features_is_learnt(Estimator):
 
 @both
 def test_a_feature_that_appears_late_in_data_with_a_mean_is_learnt(Estimator):
-    data = make_corrupted_low_rank(5000, 60, 4, corruption=0.0, dense_noise=0.01, random_state=0)
+    data = make_corrupted_low_rank(2500, 60, 4, corruption=0.0, dense_noise=0.01, random_state=0)
     X = data.X + 100.0
     X[:30, 5] = np.nan
     parts = Estimator(n_components=5, random_state=0).fit(X).decompose(X[-500:])
