@@ -1,7 +1,6 @@
 """Films read and written, and the command ``maxnorm video``."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -209,11 +208,13 @@ def test_ctrl_c_leaves_playable_files(tmp_path):
     command = [sys.executable, "-m", "maxnorm", "video", "film.npy", "-o", "mask.mp4"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120.0
-    while time.monotonic() < deadline and not any(
-        path.stat().st_size for path in tmp_path.glob(".mask*.mp4")
+    while (
+        process.poll() is None
+        and time.monotonic() < deadline
+        and not any(path.stat().st_size for path in tmp_path.glob(".mask*.mp4"))
     ):
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGINT)  # which does nothing if the process has ended
     _, message = process.communicate(timeout=120)
     assert process.returncode == 130, message
     assert "the results hold the first" in message
