@@ -20,7 +20,7 @@ import pandas as pd
 from maxnorm import Recommender
 
 rng = np.random.default_rng(0)
-genres = ["comedy", "crime", "science fiction", "western"]
+genres = ["comedy", "crime", "sci-fi", "western"]
 films = np.array([f"{genre} {number:02d}" for genre in genres for number in range(1, 31)])
 genre_of = np.repeat(np.arange(4), 30)
 
@@ -75,6 +75,8 @@ errors = (predicted - test["rating"]).to_numpy()
 stated = [np.sqrt(np.mean(deviation[group == g] ** 2)) for g in range(5)]
 actual = [np.sqrt(np.mean(errors[group == g] ** 2)) for g in range(5)]
 inside = np.mean(np.abs(errors) < 2.0 * deviation)
+for one, other in zip(stated, actual, strict=True):
+    print(f"stated {one:.2f}, actual {other:.2f}")
 print(f"within two standard deviations: {inside:.1%} of the hidden ratings")
 
 # %%

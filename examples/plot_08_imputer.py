@@ -79,15 +79,17 @@ for axis, title in zip(axes, tables, strict=True):
     for place, name in enumerate(imputers):
         scores = accuracy[title, name]
         colour = "tab:blue" if name.startswith("MaxNorm") else "tab:orange"
-        axis.barh(place, scores.mean(), color=colour, alpha=0.75)
-        axis.plot(scores, np.full(len(scores), place), "k.", markersize=4)
+        axis.plot([scores.min(), scores.max()], [place, place], color=colour, linewidth=2, alpha=0.6)
+        axis.plot(scores.mean(), place, "o", color=colour, markersize=9)
     axis.axvline(complete, color="0.3", linestyle="--", linewidth=1)
-    axis.set(title=title, xlabel="accuracy", xlim=(0.7, 1.0), yticks=range(len(imputers)))
+    axis.set(title=title, xlabel="accuracy", xlim=(0.75, 1.0), yticks=range(len(imputers)))
 axes[0].set_yticklabels(imputers)
-axes[0].invert_yaxis()
+axes[0].set_ylim(len(imputers) - 0.5, -0.5)
+for axis in axes:
+    axis.grid(axis="x", alpha=0.3)
 plt.show()
 
 # %%
-# The dots are folds, and the dashed line is the complete table. With your own table, compare in the same
-# way: an imputer belongs inside the pipeline, so that it never learns from the rows that judge the
-# classifier.
+# The dots are means and the lines the range of the folds; the dashed line is the complete table. With your
+# own table, compare in the same way: an imputer belongs inside the pipeline, so that it never learns from
+# the rows that judge the classifier.

@@ -41,8 +41,10 @@ print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB")
 # %%
 # Learn from it
 # -------------
-# ``open_stream`` reads the file batch by batch; CSV, Parquet, HDF5 and Zarr are opened in the same way. A
-# callback notes the memory that Python and NumPy hold, and how much of the true subspace has been learnt.
+# ``open_stream`` reads the file batch by batch; CSV, Parquet, HDF5 and Zarr are opened in the same way.
+# ``batch_size`` is the number of rows that are read at a time; it limits the memory and does not change the
+# model. By default, tens of MB are read ahead. A callback notes the memory that Python and NumPy hold, and
+# how much of the true subspace has been learnt.
 
 progress = []
 
@@ -55,7 +57,7 @@ def note(result):
 
 model = MaxNormDecomposition(n_components=rank, random_state=0)
 tracemalloc.start()
-model.fit(open_stream(path), callback=note)
+model.fit(open_stream(path, batch_size=1000), callback=note)
 tracemalloc.stop()
 rows, memory, found = np.array(progress).T
 print(f"share of the true subspace found: {found[-1]:.4f}")
@@ -70,7 +72,7 @@ print(
 # for longer: the model has a fixed size.
 
 start = time.perf_counter()
-again = MaxNormDecomposition(n_components=rank, random_state=0).fit(open_stream(path))
+again = MaxNormDecomposition(n_components=rank, random_state=0).fit(open_stream(path, batch_size=1000))
 seconds = time.perf_counter() - start
 rate = path.stat().st_size / seconds / 1e6
 print(f"{n / seconds:,.0f} rows per second, {rate:.0f} MB per second")
@@ -90,7 +92,7 @@ plt.show()
 # Results as large as the file are best used batch by batch:
 
 count = 0
-for batch in open_stream(path):
+for batch in open_stream(path, batch_size=1000):
     count += np.count_nonzero(model.decompose(batch).noise)
     break  # your own loop goes on
 print(f"errors in the first batch: {count / batch.size:.1%} of the entries")
