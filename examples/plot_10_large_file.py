@@ -51,6 +51,8 @@ progress = []
 
 def note(result):
     """Note rows, memory in MB and the share of the true subspace after a step."""
+    if not progress:
+        tracemalloc.reset_peak()  # modules that were imported on the way do not count
     memory = tracemalloc.get_traced_memory()[1] / 1e6
     progress.append((result.n_samples, memory, expressed_variance(basis, model.components_.T)))
 
