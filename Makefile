@@ -46,7 +46,7 @@ check-wheel:
 
 coverage: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n auto --dist loadgroup \
-	  --cov=maxnorm --cov-branch --cov-report=term --cov-report=html:build/coverage
+	  --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench.py
@@ -91,4 +91,4 @@ $(VENV)/.browser: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) build docs/gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build docs/gallery docs/api/generated .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

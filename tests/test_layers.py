@@ -10,7 +10,7 @@ import pytest
 import maxnorm
 
 LAYERS = (
-    ("core", "files"),  # arrays only, and files that are replaced as a whole
+    ("core", "files", "svg"),  # arrays only, files that are replaced as a whole, and charts as text
     (
         "learner",
         "dense",
@@ -34,8 +34,14 @@ LAYERS = (
         "datasets",
         "ratings",
     ),  # where data come from, and where models go
-    ("estimators", "plot", "report", "report_data"),  # scikit-learn, and pictures of its models
-    ("paper", "sensors"),  # the paper's experiments, and logs of sensors
+    (
+        "estimators",
+        "plot",
+        "report",
+        "report_data",
+        "report_page",
+    ),  # scikit-learn, and pictures of its models
+    ("paper", "sensors", "demo"),  # the experiments of the paper, logs of sensors, and a demonstration
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

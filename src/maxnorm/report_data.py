@@ -51,7 +51,7 @@ def decompose_blocks(model: Any, X: Any) -> Iterator[Block]:
     Parameters
     ----------
     model : estimator
-        A fitted estimator with the method ``decompose``.
+        A fitted decomposition, completion or anomaly detector.
     X : array, data frame, sparse matrix, Dask collection or Stream
         The samples.
 
@@ -64,6 +64,10 @@ def decompose_blocks(model: Any, X: Any) -> Iterator[Block]:
     keeps_sparse = bool(getattr(model, "_keeps_sparse", False))
     for batch in stream.ahead():
         values = dense_values(batch, keeps_sparse)
+        if hasattr(model, "deviations"):
+            yield anomalous_entries(model, first, values)
+            first += len(values)
+            continue
         # Only the online estimators read streams, which name the rows of the source in messages.
         is_online = hasattr(model, "partial_fit")
         parts = model.decompose(stream.piece(batch, first) if is_online else values)
@@ -71,6 +75,13 @@ def decompose_blocks(model: Any, X: Any) -> Iterator[Block]:
         first += len(values)
     if not first:
         raise ValueError(f"X has no samples ({stream.title}); pass at least one row")
+
+
+def anomalous_entries(detector: Any, first: int, values: Array) -> Block:
+    """Return samples with what an anomaly detector expects, and what its anomalous entries are off."""
+    found = detector.deviations(values)
+    is_anomalous = np.nan_to_num(np.abs(found.deviation)) > detector.deviation_limit_
+    return Block(first, values, found.expected, np.where(is_anomalous, values - found.expected, 0.0))
 
 
 def dense_values(batch: Any, keeps_sparse: bool) -> Array:

@@ -87,16 +87,18 @@ def test_shell_completion_offers_commands():
 # -- demo ---------------------------------------------------------------------------------------------
 
 
-def test_demo_prints_a_table_and_writes_a_figure(tmp_path):
-    result = run_successfully("demo", "--side", "24", "-o", "figure.png", folder=tmp_path)
-    for word in ("OMRMD", "OR-PCA", "online PCA", "512", "576", "figure: figure.png"):
+def test_demo_repairs_a_table_and_writes_a_picture_and_a_report(tmp_path):
+    result = run_successfully("demo", "-o", "shown", folder=tmp_path)
+    for word in ("slips were found", "IterativeImputer", "report:", "picture:"):
         assert word in result.stdout
-    assert read_png_width(tmp_path / "figure.png")
+    assert read_png_width(tmp_path / "shown" / "picture.png")
+    assert "<html" in (tmp_path / "shown" / "report.html").read_text()
+    repaired = np.genfromtxt(tmp_path / "shown" / "repaired.csv", delimiter=",", skip_header=1)
+    assert repaired.shape == (569, 30)
+    assert np.isfinite(repaired).all()
 
-
-def test_demo_refuses_a_figure_in_a_missing_folder(tmp_path):
-    result = run("demo", "-o", "missing/figure.png", folder=tmp_path)
-    assert_fails(result, "missing is not a folder")
+    refused = run("demo", "-o", "shown", folder=tmp_path)
+    assert_fails(refused, "received.csv already exists")
 
 
 # -- fit ----------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def test_entries_and_rows_are_explained():
     rng = np.random.default_rng(0)
     X = make_rows(1000, rng)
     names = [f"sensor {j}" for j in range(12)]
-    frame = pd.DataFrame(X, columns=names, index=pd.date_range("2024-01-01", periods=1000, freq="min"))
+    frame = pd.DataFrame(X.copy(), columns=names, index=pd.date_range("2024-01-01", periods=1000, freq="min"))
     frame.iloc[10, 3] += 20.0 * X[:, 3].std()
     found = AnomalyDetector(random_state=0).fit(frame).explain(frame)
     assert list(found.entries.columns) == ["row", "index", "feature", "value", "expected", "deviation"]

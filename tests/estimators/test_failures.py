@@ -84,7 +84,7 @@ def test_reading_the_model_before_parameters_change_does_not_change_what_is_lear
 
 
 def test_a_given_basis_is_used_however_many_zeros_come_first():
-    ratings = sp.random_array((200, 10), density=0.4, rng=0, format="csr")
+    ratings = sp.random(200, 10, density=0.4, format="csr", random_state=0)
     ratings.data[: ratings.indptr[40]] = 0.0  # observed zeros
     init = np.random.default_rng(1).standard_normal((2, 10))
     whole = MaxNormCompletion(2, lambda1=0.1, init=init, batch_size=20).fit(ratings)
@@ -99,7 +99,7 @@ def test_predictions_of_completion_pass_through_a_wrapped_learner():
         def make_learner(self):
             return WrappedLearner(super().make_learner())
 
-    ratings = sp.random_array((200, 10), density=0.4, rng=0, format="csr")
+    ratings = sp.random(200, 10, density=0.4, format="csr", random_state=0)
     plain, wrapped = (
         kind(2, lambda1=0.1, random_state=0).fit(ratings) for kind in (MaxNormCompletion, Wrapped)
     )
@@ -110,7 +110,7 @@ def test_predictions_of_completion_pass_through_a_wrapped_learner():
 
 
 def test_no_positions_give_no_predictions():
-    ratings = sp.random_array((50, 10), density=0.4, rng=0, format="csr")
+    ratings = sp.random(50, 10, density=0.4, format="csr", random_state=0)
     for noise in ("none", "capped"):
         model = MaxNormCompletion(2, noise=noise, random_state=0).fit(ratings)
         assert model.predict_entries(ratings, [], []).shape == (0,)

@@ -18,6 +18,7 @@ from maxnorm.cli.help import HelpContext, write_sections
 from maxnorm.cli.inspect import inspect
 from maxnorm.cli.interruption import handle_signals
 from maxnorm.cli.recommend import recommend
+from maxnorm.cli.report import report
 from maxnorm.cli.reproduce import reproduce
 from maxnorm.cli.shell_completion import completion
 from maxnorm.cli.video import video
@@ -26,7 +27,7 @@ from maxnorm.cli.watch import watch
 SECTIONS = {
     "Clean and watch": (clean, watch, video),
     "Learn and apply": (fit, decompose, complete, recommend),
-    "Models": (inspect,),
+    "Models": (inspect, report),
     "Demonstration and paper": (demo, reproduce),
     "Shell": (completion,),
 }

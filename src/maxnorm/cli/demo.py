@@ -1,100 +1,85 @@
-"""``maxnorm demo``: a demonstration on a synthetic spectrum image."""
+"""``maxnorm demo``: repair a real table, and show what was found."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from maxnorm.cli.errors import require_matplotlib
+from maxnorm.cli.errors import report_errors, require_matplotlib
 from maxnorm.cli.files import check_outputs
+from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import overwrite_option
-from maxnorm.cli.progress import make_count_progress
+from maxnorm.cli.verbosity import verbosity_options
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from maxnorm.paper.demo import Curve
+NAMES = ("received.csv", "repaired.csv", "picture.png", "report.html")
 
 
-@click.command()
+@click.command(cls=SectionedCommand, short_help="Repair a real table and show what was found.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("maxnorm-demo.png"),
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("maxnorm-demo"),
     show_default=True,
-    help="Write the figure to this file.",
+    help="Write the tables, the picture and the report to this folder.",
 )
-@click.option(
-    "--side",
-    type=click.IntRange(8, 512),
-    default=64,
-    show_default=True,
-    help="Width and height of the image in pixels.",
-)
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the damage.")
 @overwrite_option
-def demo(output: Path, side: int, overwrite: bool) -> None:
-    """Recover a corrupted spectrum image and draw the result.
+@verbosity_options
+def demo(folder: Path, seed: int, overwrite: bool) -> None:
+    """Repair a real table with wrong entries and gaps, and show what was found.
 
-    Every pixel of the synthetic image is a spectrum, and 30 % of the entries are replaced by gross errors.
-    Three estimators read the pixels once, in random order: OMRMD (online max-norm regularised matrix
-    decomposition, the class MaxNormDecomposition), OR-PCA (online robust PCA, the class OnlineRobustPCA) and
-    online PCA (IncrementalPCA of scikit-learn). A table shows their expressed variance, which is 1 if the
-    subspace of the true spectra is recovered exactly.
+    The table is scikit-learn's: 30 measurements of cells of 569 patients, in units that differ by a factor of
+    ten thousand. In 3 % of the entries the decimal point slips by one place, and 10 % are missing. The errors
+    are found and the gaps are filled with nothing set, and compared with scikit-learn's imputers. The folder
+    then has the table as it was received and repaired, a picture, and a report to look at in a browser.
     """
     require_matplotlib()
-    check_outputs({"--output": output}, {}, overwrite=overwrite)
+    files = {name: folder / name for name in NAMES}
+    with report_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        check_outputs(files, {}, overwrite=overwrite)
+        run(files, seed)
 
+
+def run(files: dict[str, Path], seed: int) -> None:
+    """Repair the table and write the files."""
+    import numpy as np
     from rich.console import Console
-
-    from maxnorm.metrics import relative_error
-    from maxnorm.paper.demo import draw, learn, make_spectrum_image
-
-    console = Console()
-    image = make_spectrum_image(side)
-    n_samples, n_channels = image.measured.shape
-    console.print(
-        f"[bold]Streaming {n_samples:,} spectra[/] of {n_channels} channels, which are mixtures of "
-        f"{image.basis.shape[1]} materials. 30 % of the entries have errors many times as large as the "
-        "signal.\n"
-    )
-    with make_count_progress(console) as bar:
-        task = bar.add_task("learning", total=n_samples)
-
-        def show_progress(n_seen: int, curves: dict[str, Curve]) -> None:
-            variance = curves["OMRMD"][-1][1]
-            bar.update(task, completed=n_seen, description=f"OMRMD: expressed variance {variance:.3f}")
-
-        curves, parts = learn(image, show_progress)
-
-    console.print(make_table(curves))
-    console.print(
-        f"relative error of the spectra: measured {relative_error(image.true, image.measured):.1f}, "
-        f"recovered [bold]{relative_error(image.true, parts.low_rank):.3f}[/]"
-    )
-    try:
-        draw(image, parts, curves, output)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
-    console.print(f"figure: {output}")
-
-
-def make_table(curves: dict[str, Curve]) -> Table:
-    """Return a table of the learning curves after 1, 2, 4, ... samples and after the last, best in bold."""
     from rich.table import Table
 
-    table = Table(title="Expressed variance of the true subspace (1 = recovered)", title_justify="left")
-    table.add_column("samples", justify="right")
-    for name in curves:
-        table.add_column(name, justify="right")
-    counts = [n_samples for n_samples, _ in curves["OMRMD"]]
-    for i, n_samples in enumerate(counts):
-        is_power_of_two = n_samples & (n_samples - 1) == 0
-        if is_power_of_two or n_samples == counts[-1]:
-            values = [curve[i][1] for curve in curves.values()]
-            best = max(values)
-            cells = (f"[bold green]{v:.4f}[/]" if v == best else f"{v:.4f}" for v in values)
-            table.add_row(f"{n_samples:,}", *cells)
-    return table
+    from maxnorm import demo, open_stream
+
+    console = Console()
+    table = demo.damage_table(seed=seed)
+    console.print(
+        f"[bold]A table of {len(table.true)} patients and {len(table.names)} measurements[/]: "
+        f"{table.is_slip.sum()} slips of the decimal point, {table.is_gap.sum()} gaps.\n"
+    )
+    with console.status("repairing the table"):
+        demo.write_table(table.received, table.names, files["received.csv"])
+        model, parts = demo.repair(files["received.csv"])
+        errors = demo.gap_errors(table, parts)
+    found = parts.noise != 0.0
+    n_other = int((found & ~table.is_slip).sum())
+    console.print(
+        f"{int((found & table.is_slip).sum())} of {table.is_slip.sum()} slips were found, and "
+        f"{n_other} other entries ({n_other / found.size:.1%}) were called errors.\n"
+        f"Where the slips were, the error fell from {table.error(table.received, table.is_slip):.1f} to "
+        f"[bold]{table.error(parts.low_rank, table.is_slip):.2f}[/] standard deviations.\n"
+    )
+    shown = Table(title="Error of the filled gaps in standard deviations", title_justify="left")
+    shown.add_column("method")
+    shown.add_column("error", justify="right")
+    best = min(errors.values())
+    for name, error in errors.items():
+        shown.add_row(name, f"[bold green]{error:.2f}[/]" if error == best else f"{error:.2f}")
+    console.print(shown)
+
+    repaired = np.where(table.is_gap | found, parts.low_rank, table.received)
+    demo.write_table(repaired, table.names, files["repaired.csv"])
+    demo.draw(table, parts, errors, files["picture.png"])
+    model.report(files["report.html"], open_stream(files["received.csv"]), overwrite=True)
+    console.print(f"picture: {files['picture.png']}\nreport:  {files['report.html']}", soft_wrap=True)

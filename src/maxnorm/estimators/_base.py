@@ -44,6 +44,7 @@ from maxnorm.estimators.callbacks import (
 )
 from maxnorm.estimators.factor_attributes import FactorModelMixin
 from maxnorm.estimators.frames import is_pandas, like
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import (
     BatchReader,
     Number,
@@ -168,7 +169,7 @@ class Cache:
         self.ahead: tuple[Progress, Learner, State] | None = None  #: the state with the waiting rows learnt
 
 
-class OnlineFactorisation(SavedMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The scikit-learn API around a learner; subclasses say which learner, and what ``transform`` returns."""
 
     n_components: int | Auto | None
@@ -789,7 +790,7 @@ class CoefficientsMixin(ClassNamePrefixFeaturesOutMixin):  # type: ignore[misc]
 
         Parameters
         ----------
-        R : array-like of shape (n_samples, n_components_)
+        R : array-like of shape (n_samples, n_components)
             Coefficients, as ``transform`` returns them.
 
         Returns

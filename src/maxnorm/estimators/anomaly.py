@@ -21,6 +21,7 @@ from maxnorm.detection import STREAM, Judge, Memory
 from maxnorm.estimators._base import RandomState, Samples, SavedMixin, is_streamed
 from maxnorm.estimators.decomposition import MaxNormDecomposition
 from maxnorm.estimators.frames import is_pandas
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import Number, all_or_nothing, check_number, invalid, validate_array
 from maxnorm.learner import Progress
 from maxnorm.streams import open_stream
@@ -65,7 +66,7 @@ class Explanation(NamedTuple):
     rows: Any
 
 
-class AnomalyDetector(SavedMixin, OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class AnomalyDetector(SavedMixin, ReportMixin, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Detector of anomalous rows and entries in tables and streams, with a stated rate of false alarms.
 
     A row is compared with a robust factor model of the data and with rows of the past, in three ways: how

@@ -22,6 +22,7 @@ from maxnorm.core.batch import Batch, complaint_about_tiny
 from maxnorm.core.encoding import LARGEST_TOLERANCE
 from maxnorm.core.types import Array, Mask
 from maxnorm.estimators._base import CoefficientsMixin, Decomposition, SavedMixin, unfold
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import Number, all_or_nothing, check_number, check_weight, validate_array
 from maxnorm.learner import APPLY_ENTRIES
 
@@ -315,7 +316,7 @@ def _rows_of(mu: Array, rows: slice) -> Array:
     return mu if len(mu) == 1 else mu[rows]
 
 
-class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrincipalComponentPursuit(SavedMixin, ReportMixin, CoefficientsMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Robust PCA by principal component pursuit (PCP), a batch method for data that fit in memory.
 
     X is split into a low-rank part L and sparse noise S, which solve the convex problem ::
@@ -344,10 +345,10 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         Low-rank part of the training data, including estimates of missing entries.
     noise_ : ndarray of shape (n_samples, n_features)
         Sparse noise in the training data; zero for missing entries.
-    components_ : ndarray of shape (n_components_, n_features)
+    components_ : ndarray of shape (n_components, n_features)
         Orthonormal basis of the low-rank part, one vector per row, in decreasing order of the singular
         values.
-    singular_values_ : ndarray of shape (n_components_,)
+    singular_values_ : ndarray of shape (n_components,)
         Non-zero singular values of the low-rank part, in decreasing order.
     n_components_ : int
         Rank of the low-rank part.
@@ -355,7 +356,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
         Number of iterations of ``fit``.
     n_features_in_ : int
         Number of features of the training data.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if the training data have names that are all strings.
 
     See Also
@@ -496,7 +497,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
 
         Notes
         -----
-        An iteration costs O(n_features * n_components_) for each sample that has not converged.
+        An iteration costs O(n_features * n_components) for each sample that has not converged.
 
         Examples
         --------
@@ -547,7 +548,7 @@ class PrincipalComponentPursuit(SavedMixin, CoefficientsMixin, TransformerMixin,
 
         Returns
         -------
-        coefficients : ndarray of shape (n_samples, n_components_)
+        coefficients : ndarray of shape (n_samples, n_components)
             Coefficients, one sample per row. Multiplied by ``components_`` they give the low-rank part.
 
         See Also

@@ -170,6 +170,8 @@ def scree(model: Any, ax: Any = None) -> ScreeDisplay:
 class ComponentsDisplay:
     """The components of a model, as images or as lines.
 
+    The signs of components are arbitrary. Images have a colour scale that is symmetric about zero.
+
     Parameters
     ----------
     components : array of shape (n_components, n_features)

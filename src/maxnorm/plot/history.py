@@ -13,6 +13,8 @@ from maxnorm.plot._figures import BLUE, new_axes
 class ConvergenceDisplay:
     """The loss of each batch or round of a fit.
 
+    Steps are drawn over the number of samples, or over rounds if every step uses all samples.
+
     Parameters
     ----------
     n_samples : array of shape (n_steps,)

@@ -38,6 +38,8 @@ PARTS = ("measured", "low-rank part", "gross errors")
 class NoiseDisplay:
     """A map of the gross errors of samples, in standard deviations of each feature.
 
+    Missing entries have a colour of their own. A few extreme errors do not determine the colour scale.
+
     Parameters
     ----------
     deviations : array of shape (n_rows, n_columns)
@@ -221,6 +223,8 @@ def noise(model: Any, X: Any, ax: Any = None) -> NoiseDisplay:
 class BeforeAfterDisplay:
     """Samples as they were measured, their low-rank part and their gross errors.
 
+    Images are drawn beside each other, other samples as lines over the features.
+
     Parameters
     ----------
     measured, low_rank, noise : array of shape (n_shown, n_features)
@@ -362,12 +366,13 @@ class BeforeAfterDisplay:
         # The scale is that of the clean image, so that gross errors do not make it invisible.
         limits = {"vmin": float(low_rank.min()), "vmax": float(low_rank.max())}
         largest = float(np.abs(errors).max()) or 1.0
-        settings = ({"cmap": "gray"} | limits, {"cmap": "gray"} | limits)
+        grey: dict[str, Any] = {"cmap": "gray"} | limits
+        signed: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
         for ax, part, name, options in zip(
             axes,
             (measured, low_rank, errors),
             PARTS,
-            (*settings, {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}),
+            (grey, grey, signed),
             strict=True,
         ):
             ax.imshow(np.ma.masked_invalid(part), **options | kwargs)
@@ -471,6 +476,8 @@ def before_after(
 
 class ScoresDisplay:
     """The score of each sample, with the threshold of an anomaly detector.
+
+    Samples below the threshold are marked by crosses.
 
     Parameters
     ----------

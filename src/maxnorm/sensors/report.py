@@ -10,31 +10,15 @@ import numpy as np
 
 from maxnorm import __version__
 from maxnorm.core.types import Mask
+from maxnorm.report_page import STYLE, make_table
 from maxnorm.sensors.cleaning import CleanedLog
-from maxnorm.sensors.svg import bar_chart, heat_map, line_chart
+from maxnorm.svg import bar_chart, heat_map, line_chart
 
 BINS = 160  # columns of the map of anomalies
 WORST = 6  # sensors that are drawn
 MOST_MARKS = 400  # anomalies that are marked in a chart
 MOST_BARS = 20  # components of a spectrum
 MOST_ROWS = 40  # anomalies in the table
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #6b7280; --line: #e5e7eb;
-  --blue: #1f6feb; --red: #d1242f; --grey: #b0b7c3; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #15181c; --soft: #9aa4b2;
-  --line: #2b3138; --blue: #6cb0ff; --red: #ff7b72; --grey: #566070; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .8rem .2rem 0;
-  text-align: left; border-bottom: 1px solid var(--line); } td.number { text-align: right; }
-svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
-.before { fill: none; stroke: var(--grey); stroke-width: 1; } .after { fill: none; stroke: var(--blue);
-  stroke-width: 1.2; } .wrong { fill: var(--red); } .empty { fill: var(--line); fill-opacity: .5; }
-.change { stroke: var(--red); stroke-dasharray: 4 3; } .bar { fill: var(--blue); }
-figure { margin: 1rem 0; } figcaption { font-weight: 600; } p.soft { color: var(--soft); }
-"""
 
 
 def make_report(
@@ -138,9 +122,3 @@ def table_of_anomalies(names: Sequence[str], labels: Sequence[str], log: Cleaned
         numbers = (log.values[i, j], log.expected[i, j], log.deviation[i, j])
         rows.append((labels[i], names[j], *(f"{number:.5g}" for number in numbers)))
     return make_table(rows) if len(rows) > 1 else "<p>There is none.</p>"
-
-
-def make_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of texts as a table."""
-    lines = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return "<table>" + "".join(lines) + "</table>"

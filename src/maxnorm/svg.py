@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxnorm.core.types import Array
 
@@ -47,7 +49,9 @@ def heat_map(shares: Array, names: Sequence[str], labels: Sequence[str]) -> str:
     return frame(parts, bottom + 6)
 
 
-def line_chart(before: Array, after: Array, wrong: Array, changes: Sequence[int], height: int = 150) -> str:
+def line_chart(
+    before: Array, after: Array, wrong: NDArray[np.integer[Any]], changes: Sequence[int], height: int = 150
+) -> str:
     """Return a chart of a series before and after cleaning, in which wrong entries and changes are marked.
 
     Parameters
