@@ -30,7 +30,7 @@ from maxnorm.cli.verbosity import verbosity_options
     "--columns",
     metavar="COLUMNS",
     help="Features to use: names or positions, counted from 0 and separated by commas, or a range of "
-    "positions such as 1:20. By default, all columns are used, or those with the names of the model's features.",
+    "positions such as 1:20. By default, all columns, or those with the names of the model's features.",
 )
 @click.option("--key", metavar="NAME", help="Name of the array to read, in a file that holds several.")
 @overwrite_option
