@@ -15,7 +15,7 @@ from maxnorm.cli.paths import ModelPath
 from maxnorm.cli.verbosity import verbosity_options
 
 
-@click.command(cls=SectionedCommand)
+@click.command(cls=SectionedCommand, short_help="Describe a model and what it finds in data on a page.")
 @click.argument("model", type=ModelPath())
 @click.argument("data", type=click.Path(allow_dash=True), required=False)
 @click.option(
