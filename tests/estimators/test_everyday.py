@@ -401,18 +401,37 @@ def test_one_pass_with_spare_components_is_as_good_as_with_the_right_number(kind
 
 
 @BOTH
-def test_a_pass_over_many_samples_starts_from_rounds_over_some_of_them(kind):
+def test_a_pass_over_many_samples_starts_from_rounds_over_some_of_them(kind, monkeypatch):
     X, true = corrupted(7_000, gross=0.2)
     X = X[np.argsort(true[:, 0])]  # the first samples are unlike the others
     true = true[np.argsort(true[:, 0])]
     model = kind(**EVERYDAY)
-    assert not model.makes_rounds(X)
-    assert model.makes_rounds(open_stream(X[:100]))
-    assert not hasattr(model, "n_features_in_")
+    assert model.start_fit(open_stream(X[:100]))
+    assert model.n_samples_seen_ == 100
+    monkeypatch.setattr("maxnorm.estimators.sampling.SAMPLED_ENTRIES", X.size // 3)
+    assert not model.start_fit(open_stream(X))
+    assert model.n_samples_seen_ == 0
     model.fit(X)
     assert model.n_components_ == 3
     assert model.n_samples_seen_ == 7_000
     assert error(model.decompose(X).low_rank, true) < 0.05
+
+
+@BOTH
+def test_a_file_is_described_as_a_whole_even_if_components_appear_late(kind, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((4_000, d)) @ rng.standard_normal((d, 20)) for d in (3, 2)]
+    parts[1][:2_000] = 0.0
+    true = parts[0] + parts[1]
+    X = true + 0.05 * rng.standard_normal(true.shape) + 30.0 * (rng.random(true.shape) < 0.05)
+    np.save(tmp_path / "X.npy", X)
+    whole = kind(**EVERYDAY).fit(X)
+    found = kind(**EVERYDAY).fit(open_stream(tmp_path / "X.npy"))
+    np.testing.assert_allclose(found.components_, whole.components_)
+    monkeypatch.setattr("maxnorm.estimators.sampling.SAMPLED_ENTRIES", X.size // 3)  # as for larger files
+    found = kind(**EVERYDAY).fit(open_stream(tmp_path / "X.npy", batch_size=700))
+    assert (found.n_components_, found.n_samples_seen_) == (5, 4_000)
+    assert error(found.decompose(X).low_rank, true) < 0.02
 
 
 @BOTH

@@ -63,6 +63,19 @@ def split_batches(stream: Stream, checkpoint_every: int | None) -> Stream:
     return replace(stream, source=read_batches)
 
 
+def count_rows(stream: Stream, progress: RowProgress) -> Stream:
+    """Return ``stream``, which shows how far it has been read."""
+
+    def read_batches(start: int) -> Iterator[Any]:
+        row = start
+        for batch in stream.source(start):
+            yield batch
+            row += batch.shape[0]
+            progress.update(row)
+
+    return replace(stream, source=read_batches)
+
+
 @contextmanager
 def interrupt_only_waiting() -> Iterator[None]:
     """Let signals interrupt a block only while it waits for live input; rows that have arrived come first."""
@@ -180,9 +193,7 @@ class TrainingRun:
         if not stream.repeatable:  # such a stream has only rows that were not read before
             self.n_epochs_done, self.n_samples_before_epoch, self.finished = 0, self.n_samples, False
         try:
-            if not self.n_samples and stream.repeatable and self.model.makes_rounds(stream):
-                self._train_in_rounds(stream)
-            else:
+            if self.n_samples or not stream.repeatable or not self._start_training(stream):
                 for _ in range(self.n_epochs_done, n_epochs):
                     self._train_epoch(stream)
             self.finished = True
@@ -196,14 +207,17 @@ class TrainingRun:
             reason = getattr(error, "strerror", None) or error
             raise click.ClickException(printable(f"{reason}; {self._save_early()}")) from error
 
-    def _train_in_rounds(self, stream: Stream) -> None:
-        """Fit the model to few samples, which takes seconds."""
+    def _start_training(self, stream: Stream) -> bool:
+        """Fit the model to all samples if they are few, or find out where to start; return which it was."""
         start = time.monotonic()
-        with show_row_progress("fitting in rounds", None, 0):
-            self.model.fit(stream, callback=lambda _: check_signals())
-        self.n_epochs_done, self.n_samples_before_epoch = 1, self.n_samples
-        self.history.append((self.n_samples, float(self.model.objective_)))
+        with show_row_progress("fitting", stream.n_samples or stream.n_expected, 0) as progress:
+            counted = count_rows(stream, progress)
+            is_finished = bool(self.model.start_fit(counted, callback=lambda _: check_signals()))
         self.seconds = time.monotonic() - start
+        if is_finished:
+            self.n_epochs_done, self.n_samples_before_epoch = 1, self.n_samples
+            self.history.append((self.n_samples, float(self.model.objective_)))
+        return is_finished
 
     def _train_epoch(self, stream: Stream) -> None:
         n_epochs = 1 if self.model.n_epochs == "auto" else self.model.n_epochs

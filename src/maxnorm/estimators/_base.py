@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -45,6 +45,7 @@ from maxnorm.estimators.callbacks import (
 from maxnorm.estimators.factor_attributes import FactorModelMixin
 from maxnorm.estimators.frames import is_pandas, like
 from maxnorm.estimators.reporting import ReportMixin
+from maxnorm.estimators.sampling import Sample, is_repeatable, sample_rows
 from maxnorm.estimators.validation import (
     BatchReader,
     Number,
@@ -61,7 +62,6 @@ from maxnorm.estimators.validation import (
 from maxnorm.learner import Learner, Progress, StepResult, apply, check_state, flush, refusing_overflow, take
 from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
-from maxnorm.variational import ROUNDS
 
 MUCH_REJECTED = 0.25  # share of the entries of X that are classified as gross errors
 RandomState = int | np.random.RandomState | None
@@ -375,27 +375,35 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             for _ in range(n_epochs):
                 self._one_pass(learner, source, monitor)
 
-    def makes_rounds(self, X: Samples) -> bool:
-        """Return whether ``fit`` uses all samples of X in every round, because they are few.
+    def start_fit(self, X: Samples, *, callback: Callback | None = None) -> bool:
+        """Start a fit to samples that can be read again, which ``partial_fit`` and ``flush`` continue.
+
+        Everything learnt before is forgotten. If the samples are few, the model is fitted to all of them, as
+        by :meth:`fit`, and there is nothing to continue. Otherwise the units, the rank and a first basis are
+        found from random ones, and no sample counts as learnt yet. ``fit`` is this method followed by a pass
+        over all samples; use it for a pass of your own, for example one that saves the model now and then.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or Stream
             Samples in rows.
+        callback : callable, default=None
+            Called after every round over all samples, as in :meth:`fit`.
 
         Returns
         -------
-        is_small : bool
-            Whether rounds are made. Otherwise ``fit`` is the same as ``partial_fit`` and ``flush`` if X is a
-            stream.
+        is_finished : bool
+            Whether the model is fitted to all samples. It is always False if ``n_epochs`` is a number.
         """
-        if self.n_epochs != "auto":
-            return False
-        asked = clone(self)  # reading X sets the features of an estimator
-        learner = asked._learner()
-        rows = asked._rows_in_memory(learner, asked._source(X, reset=True))
-        most = None if rows is None else learner.most_components(*rows.shape)
-        return rows is not None and most is not None and len(rows) <= ROUNDS.most_rows(rows.shape[1], most)
+        with self._restoring(X), suppress(StopLearning):
+            self.__dict__.pop("_progress", None)
+            self._cache = Cache()
+            learner, source = self._learner(), self._source(X, reset=True)
+            sample = self._sample(learner, source) if self.n_epochs == "auto" else None
+            return sample is not None and self._start_from(
+                sample, learner, Monitor(self, callback, self._keep)
+            )
+        return True
 
     def _one_pass(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         with monitor.one_pass():
@@ -403,61 +411,57 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             self._progress = flush(learner, self._progress, monitor.watch)
 
     def _fit_automatically(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
-        """Fit the model in rounds over all samples if they are few, and otherwise in one pass.
-
-        Rounds over some samples of a large array find out where the pass starts.
-        """
+        """Fit the model in rounds over all samples if they are few, and otherwise in one pass."""
         if isinstance(learner, DenseLearner):  # the model is one of all samples, wherever they are
             learner = replace(learner, drift=None)
-        rows = self._rows_in_memory(learner, source)
+        sample = self._sample(learner, source)
         with monitor.fit(1), suppress(StopLearning):
-            if rows is None or not self._make_rounds(learner, rows, monitor):
-                self._one_pass(learner, source if rows is None else rows, monitor)
-        if rows is not None and self.noise == "capped":
-            self._warn_of_zeros(rows)
+            if sample is None or not self._start_from(sample, learner, monitor):
+                self._one_pass(learner, source, monitor)
+        if sample is not None and sample.is_all and self.noise == "capped":
+            self._warn_of_zeros(sample.rows)
 
-    def _rows_in_memory(self, learner: Learner, source: Batch | Stream | Blocks) -> Batch | None:
-        """Return all samples of a source if they are an array, or few enough to be used in every round."""
+    def _sample(self, learner: Learner, source: Batch | Stream | Blocks) -> Sample | None:
+        """Return the samples that a fit starts from; None if it starts from the first ones."""
         if isinstance(source, Batch):
-            return source
-        if isinstance(source, Blocks) or not source.repeatable or not isinstance(learner, DenseLearner):
+            return Sample(source, is_all=True)
+        if isinstance(source, Blocks) or not is_repeatable(source):
             return None
-        parts, n_rows = [], 0
-        for _, batch in self._batches(source):
-            parts.append(batch)
-            n_rows += len(batch)
-            d = learner.most_components(n_rows, batch.shape[1])
-            if d is None or n_rows > ROUNDS.most_rows(batch.shape[1], d):
-                return None
-        return Batch.join(parts)
+        if not isinstance(learner, DenseLearner) or not learner.is_everyday:
+            return None
+        return sample_rows(batch for _, batch in self._batches(source))
 
-    def _make_rounds(self, learner: Learner, rows: Batch, monitor: Monitor) -> bool:
-        """Fit the model in rounds if that is possible; return whether all samples were used."""
+    def _start_from(self, sample: Sample, learner: Learner, monitor: Monitor) -> bool:
+        """Make rounds if that is possible; return whether they have used all samples.
+
+        Rounds over some of the samples find out where a pass over all of them starts.
+        """
+        rows = sample.rows
         most = learner.most_components(*rows.shape) if isinstance(learner, DenseLearner) else None
         if most is None or not isinstance(learner, DenseLearner):
             return False
         first = learner.start(rows.shape[1], rows.dtype, self._draw_seed())
         with monitor.one_pass(), refusing_overflow():
-            state = self._learn_in_rounds(learner, rows, most, monitor)
+            state = self._learn_in_rounds(learner, sample, most, monitor)
             if learner.is_rank_open(state, rows):
                 chosen = learner.start_of_pass(state, first, rows)
                 learner, state = learner.with_rank(chosen.L.shape[1]), chosen
                 most = learner.most_components(*rows.shape)
                 if most is not None:
-                    state = self._learn_in_rounds(learner, rows, most, monitor)
-        if state.n_samples == len(rows):
+                    state = self._learn_in_rounds(learner, sample, most, monitor)
+        if sample.is_all and state.n_samples == len(rows):
             return True
         self._progress = Progress(state if most is None else learner.start_of_pass(state, first, rows))
         return False
 
-    def _learn_in_rounds(self, learner: DenseLearner, rows: Batch, most: int, monitor: Monitor) -> State:
+    def _learn_in_rounds(self, learner: DenseLearner, sample: Sample, most: int, monitor: Monitor) -> State:
         """Return the state after rounds; states to which all samples contributed are kept and reported."""
-        for state in learner.learn_in_rounds(rows, most):
+        for state in learner.learn_in_rounds(sample.rows, most):
             check_state(state)
-            if state.n_samples == len(rows):
+            if sample.is_all and state.n_samples == len(sample.rows):
                 self._progress = Progress(state)
                 if monitor.watch is not None:
-                    monitor.watch(StepResult(state, Contribution.of_all(state), rows))
+                    monitor.watch(StepResult(state, Contribution.of_all(state), sample.rows))
         return state
 
     def _warn_of_zeros(self, rows: Batch) -> None:

@@ -24,6 +24,7 @@ from maxnorm.entries import ROUNDS, EntryLearner
 from maxnorm.estimators._base import NUMBERS, OnlineFactorisation, RandomState, Samples
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
 from maxnorm.estimators.callbacks import FIT_FRAMES, Monitor, StopLearning
+from maxnorm.estimators.sampling import is_repeatable
 from maxnorm.estimators.validation import (
     Number,
     check_choice,
@@ -490,11 +491,6 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
                 f"biases of {name} was {self.biases is not True} when it was fitted and is now "
                 f"{self.biases}; call fit to start anew"
             )
-
-
-def is_repeatable(source: Batch | Stream | Blocks) -> bool:
-    """Return whether samples can be read again here; those of a Dask collection are elsewhere."""
-    return isinstance(source, Batch) or (isinstance(source, Stream) and source.repeatable)
 
 
 def _check_positions(positions: tuple[Any, Any], shape: tuple[int, int]) -> None:
