@@ -392,6 +392,12 @@ class DenseLearner(Learner):
         is_usual = isinstance(self.noise, str) and self.noise in ("capped", "none")
         return (self.center or self.scale) and is_usual and not has_weights
 
+    @property
+    def may_make_rounds(self) -> bool:
+        """Whether rounds solve the problem, and nothing is set that only the online learner knows."""
+        is_untouched = (self.batch_size, self.forgetting, self.half_life) == ("auto", "auto", None)
+        return self.is_everyday and is_untouched and self.init is None
+
     def most_components(self, n_samples: int, n_features: int) -> int | None:
         """Return the number of components of a model that is fitted in rounds.
 
@@ -399,8 +405,7 @@ class DenseLearner(Learner):
         take too long, because something is set that only the online learner knows, or because the problem is
         the paper's.
         """
-        is_untouched = (self.batch_size, self.forgetting, self.half_life) == ("auto", "auto", None)
-        if not self.is_everyday or not is_untouched or self.init is not None:
+        if not self.may_make_rounds:
             return None
         affordable = ROUNDS.affordable_components(n_samples, n_features)
         if self.n_components == "auto":

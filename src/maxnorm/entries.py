@@ -209,6 +209,7 @@ def settled(model: EntryModel, Z: csr_array, weight: Array, improvement: float) 
         seen = model.measure(Z, model.explain(Z), weight)
         model = model.updated(seen)
         before, cost = cost, float(model.noise @ seen.counts)
+        del seen  # which may be large, before the sums of the next round are there
         if i >= ROUNDS.least and cost > (1.0 - improvement) * before:
             break
     return model

@@ -496,6 +496,7 @@ def learn(
             rows = rows[state.n_samples - before :]  # if the stream has changed, a part of the batch is left
             if watch is not None:
                 watch(StepResult(state, added, batch))
+            del added  # whose sums may be large, before there are those of the next batch
     return state, rows
 
 

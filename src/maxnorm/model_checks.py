@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from maxnorm.core.batch import Batch, check_range
 from maxnorm.core.bias import BiasModel
 from maxnorm.core.drift import Change, Drift, Kind
-from maxnorm.core.entry_model import EntryModel, EntrySums
+from maxnorm.core.entry_model import EntryModel, EntrySums, gram_type
 from maxnorm.core.factor_model import LEAST_SHARE, MOST_SHARE, SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_norms
@@ -262,7 +262,7 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
         isinstance(pattern.columns, np.ndarray) and pattern.columns.ndim == 2, "the pattern has no columns"
     )
     k = pattern.columns.shape[1]
-    _check_array(pattern.columns, "the features of columns", p, k)
+    _check_array(pattern.columns, "the features of columns", p, k, dtype=np.float32)
     _check_array(pattern.row_scale, "the scales of features", k, least=0.0)
     _require(bool((pattern.row_scale > 0.0).all()), "a scale of a feature is not positive")
     _check_array(pattern.row_mean, "the means of features", k)
@@ -270,7 +270,8 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
     q, size, n_features = d + 1, (d + 2) * (d + 3) // 2, pattern.n_features
     _check_gauge(model.gauge, p)
     _check_array(model.mean, "the factors of columns", p, q)
-    _check_array(model.covariance, "the covariances of columns", p, q * (q + 1) // 2)
+    precision = gram_type(p, d + 2)
+    _check_array(model.covariance, "the covariances of columns", p, q * (q + 1) // 2, dtype=precision)
     _check_array(model.noise, "the noise variances", p, least=SMALLEST_NOISE)
     _check_array(model.row_precision, "the precision of rows", q, q)
     _check_array(model.column_precision, "the precision of columns", q, q)
@@ -283,7 +284,7 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
     _check_array(seen.counts, "counts", p, least=0.0)
     _check_array(seen.squares, "squares", p, least=0.0)
     _check_array(seen.products, "products", p, d + 2)
-    _check_array(seen.grams, "grams", p, size)
+    _check_array(seen.grams, "grams", p, size, dtype=precision)
 
 
 def _check_drift(drift: Any, p: int, d: int) -> None:

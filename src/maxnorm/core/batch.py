@@ -85,6 +85,11 @@ class Batch:
 
     def __getitem__(self, rows: slice | NDArray[np.integer[Any]]) -> Batch:
         """Return some of the samples."""
+        if isinstance(rows, slice) and self.is_sparse:
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                weight = None if self.weight is None else self.weight[rows]
+                return Batch(view_of_rows(self.values, start, max(start, stop)), weight)
         return Batch(self.values[rows], None if self.weight is None else self.weight[rows])
 
     def copy(self) -> Batch:
@@ -115,9 +120,17 @@ class Batch:
         return weights * (self.weight if used is None else self.weight[used])
 
 
+def view_of_rows(Z: csr_array, start: int, stop: int) -> csr_array:
+    """Return consecutive rows of a sparse matrix that share its memory, which a slice of it would not."""
+    indptr = Z.indptr[start : stop + 1]
+    part = slice(indptr[0], indptr[-1])
+    return csr_array((Z.data[part], Z.indices[part], indptr - indptr[0]), shape=(stop - start, Z.shape[1]))
+
+
 def without_negligible(data: Array) -> Array:
     """Return numbers with zeros in place of those whose squares underflow."""
-    return np.where(np.abs(data) <= range_of(data.dtype).negligible, data.dtype.type(0), data)
+    is_negligible = np.abs(data) <= range_of(data.dtype).negligible
+    return np.where(is_negligible, data.dtype.type(0), data) if is_negligible.any() else data
 
 
 def in_precision(batch: Batch, dtype: np.dtype[Any], first_row: int = 0) -> Batch:

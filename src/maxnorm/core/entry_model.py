@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -42,9 +42,8 @@ from maxnorm.core.linalg import (
 from maxnorm.core.patterns import Pattern, regress, solve_ridge
 from maxnorm.core.types import Array, Index
 
-GRAM_NUMBERS = 2**21  # numbers in the Gram matrices of the rows that are explained at a time
-
-
+GRAM_NUMBERS = 2**19  # numbers in the Gram matrices of the rows that are explained at a time
+DOUBLE_NUMBERS = 2**22  # in the Gram matrices of all columns; with more, these have single precision
 SMALLEST_DEMAND = 1e-12  # for columns that nobody wants, so that they are ordered by their values
 
 
@@ -93,15 +92,23 @@ class EntrySums:
             np.zeros(p),
             np.zeros(p),
             np.zeros((p, d + 2)),
-            np.zeros((p, size)),
+            np.zeros((p, size), gram_type(p, d + 2)),
         )
 
     def __add__(self, other: EntrySums) -> EntrySums:
-        return EntrySums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return other.plus(self, 1.0)
 
     def scaled(self, factor: float) -> EntrySums:
         """Return the sums with the weights of all rows multiplied by ``factor``."""
         return EntrySums(*(factor * getattr(self, f.name) for f in fields(self)))
+
+    def plus(self, other: EntrySums, factor: float) -> EntrySums:
+        """Return these sums plus ``factor`` times other ones, with no copy in between, which may be large."""
+        total = other.scaled(factor)
+        for f in fields(self):
+            if f.name != "weight":
+                getattr(total, f.name)[...] += getattr(self, f.name)
+        return replace(total, weight=total.weight + self.weight)
 
 
 class Rows(NamedTuple):
@@ -145,7 +152,7 @@ class EntryModel:
             np.diag(np.append(np.ones(n_factors), value))
             for value in (bias if row_biases else RULE.no_bias_precision, bias)
         )
-        covariance = np.zeros((p, q * (q + 1) // 2))
+        covariance = np.zeros((p, q * (q + 1) // 2), gram_type(p, q + 1))
         weights = np.zeros((pattern.n_features, q))
         return cls(gauge, mean, covariance, np.ones(p), of_rows, of_columns, weights, pattern)
 
@@ -163,20 +170,15 @@ class EntryModel:
         """The columns with a one at their end, as rows are multiplied with them: p x D."""
         return swap(with_one(self.mean))
 
-    @cached_property
-    def _column_moments(self) -> Array:
-        """Second moments of the columns, in the order in which rows are multiplied with them."""
-        D = self.mean.shape[1] + 1
-        moments = np.empty((len(self.mean), D * (D + 1) // 2))
-        for part in blocks(np.arange(len(moments)), D):
-            moments[part] = self._moments_of(part)
-        return moments
-
-    def _moments_of(self, part: Index) -> Array:
+    def _moments_of(self, columns: Index) -> Array:
         """Return the second moments of some columns, in the order in which rows are multiplied with them."""
         q = self.mean.shape[1]
-        covariance = symmetric(self.covariance[part], q)
-        return swapped_moments(second_moments(self.mean[part], covariance), q + 1)
+        moments = np.empty((len(columns), (q + 1) * (q + 2) // 2), self.covariance.dtype)
+        for part in blocks(np.arange(len(columns)), q + 1):
+            some = columns[part]
+            covariance = symmetric(self.covariance[some], q)
+            moments[part] = swapped_moments(second_moments(self.mean[some], covariance), q + 1)
+        return moments
 
     # -- rows, given the columns ----------------------------------------------------------------------
 
@@ -184,17 +186,25 @@ class EntryModel:
         """Return what is known of rows, given their entries, in the units of the data."""
         b, q = Z.shape[0], self.mean.shape[1]
         found = Rows(np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z))
+        used, places = np.unique(Z.indices, return_inverse=True)
+        moments = self._moments_of(used)
         for part in blocks(np.arange(b), q + 1):
             block = slice(part[0], part[-1] + 1)
-            self._explain(Z[block], Rows(*(array[block] for array in found)))
+            some = slice(Z.indptr[part[0]], Z.indptr[part[-1] + 1])
+            self._explain(Z[block], places[some], moments, Rows(*(array[block] for array in found)))
         return found
 
-    def _explain(self, Z: csr_array, found: Rows) -> None:
-        """Explain a block of rows; the results are written to ``found``."""
+    def _explain(self, Z: csr_array, places: Index, moments: Array, found: Rows) -> None:
+        """Explain a block of rows; the results are written to ``found``.
+
+        ``moments[places[k]]`` are the second moments of the column of entry k.
+        """
         Y = self.standardise(Z)
         certainty = 1.0 / self.noise[Z.indices]
         D = self.mean.shape[1] + 1
-        H = symmetric(like(Z, certainty) @ self._column_moments, D)
+        weights = certainty.astype(moments.dtype, copy=False)
+        pattern = csr_array((weights, places, Z.indptr), shape=(Z.shape[0], len(moments)))
+        H = symmetric((pattern @ moments).astype(np.float64, copy=False), D)
         G = like(Z, certainty * Y.data) @ self._columns
         squares, counts = sum_rows(certainty * Y.data**2, Z.indptr), np.diff(Z.indptr)
         prior = found.features @ self.row_weights @ self.row_precision
@@ -219,7 +229,7 @@ class EntryModel:
         """Return the sums over rows that were explained, given their weights."""
         Y = self.standardise(Z)
         each = np.repeat(weight * rows.precision, np.diff(Z.indptr))
-        moments = rows.moments
+        moments, single_or_double = rows.moments, self.covariance.dtype
         return EntrySums(
             weight=float(weight.sum()),
             rows=weight @ moments,
@@ -228,7 +238,10 @@ class EntryModel:
             counts=sum_columns(np.repeat(weight, np.diff(Z.indptr)), Z),
             squares=sum_columns(each * Y.data**2, Z),
             products=np.asarray(like(Z, each * Y.data).T @ with_one(rows.mean)),
-            grams=np.asarray(like(Z, each).T @ moments),
+            grams=np.asarray(
+                like(Z, each.astype(single_or_double, copy=False)).T
+                @ moments.astype(single_or_double, copy=False)
+            ),
         )
 
     # -- columns, given the sums over rows ------------------------------------------------------------
@@ -237,16 +250,15 @@ class EntryModel:
         """Return the model that follows from sums: columns, then distributions of noise, rows and columns."""
         uses_pattern = self.n_rounds >= RULE.pattern_rounds
         there = np.flatnonzero(seen.counts > 0.0)
-        features = self.pattern.of_columns(seen.counts)
-        expected = np.zeros_like(self.mean)
-        if uses_pattern:
-            expected = features @ regress(features[there], self.mean[there])
+        expected = self._expected_columns(seen.counts) if uses_pattern else np.zeros_like(self.mean)
         mean = expected.copy()
-        covariance = np.tile(packed_upper(np.linalg.inv(self.column_precision)), (len(mean), 1))
+        covariance = np.empty_like(self.covariance)
+        covariance[:] = packed_upper(np.linalg.inv(self.column_precision))
         for part in blocks(there, self.mean.shape[1] + 1):
             mean[part], covariance[part] = self._columns_given(seen, part, expected[part])
-        left, q = mean[there] - expected[there], mean.shape[1]
-        spread = left.T @ left + symmetric(covariance[there].sum(axis=0)[None], q)[0]
+        left, q = mean - expected, mean.shape[1]  # zero for columns without entries
+        is_there = (seen.counts > 0.0).astype(covariance.dtype)
+        spread = left.T @ left + symmetric((is_there @ covariance)[None], q)[0]
         row_weights = self.row_weights
         if uses_pattern:
             row_weights = solve_ridge(seen.features, seen.features_rows)
@@ -260,6 +272,12 @@ class EntryModel:
             n_rounds=self.n_rounds + 1,
         )
         return replace(new, noise=shrink_variances(new.errors(seen), seen.counts))
+
+    def _expected_columns(self, counts: Array) -> Array:
+        """Return the means of the columns that the pattern suggests."""
+        features = self.pattern.of_columns(counts)
+        there = (counts > 0.0)[:, None]  # columns without entries do not count
+        return features @ regress(features * there, self.mean)
 
     def _columns_given(self, seen: EntrySums, part: Index, expected: Array) -> tuple[Array, Array]:
         """Return the means and covariances of some columns, given the sums and the means of their prior."""
@@ -335,14 +353,25 @@ class EntryModel:
         values, variances = np.empty(len(places)), np.empty(len(places))
         twice, moments = multiplicity(self.mean.shape[1] + 1), rows.moments
         full = with_one(rows.mean)
+        used, which = np.unique(columns, return_inverse=True)
+        of_columns = self._moments_of(used)
         for part in blocks(np.arange(len(places)), full.shape[1]):
             i, j = places[part], columns[part]
             values[part] = np.einsum("ij,ij->i", full[i], self._columns[j])
-            squares = np.einsum("ij,ij,j->i", moments[i], self._column_moments[j], twice)
+            squares = np.einsum("ij,ij,j->i", moments[i], of_columns[which[part]], twice)
             spread = np.maximum(squares - values[part] ** 2, 0.0)
             variances[part] = spread + self.noise[j] / rows.precision[i]
         centre, scale = self.gauge.centre[columns], self.gauge.scale[columns]
         return centre + scale * values, scale * np.sqrt(variances)
+
+
+def gram_type(n_columns: int, D: int) -> type[np.floating[Any]]:
+    """Return the precision of the D x D Gram matrices and covariances of columns.
+
+    It is single for many columns, which halves the memory. The noise of a column is then not found to be
+    smaller than about 2e-4 of its scale.
+    """
+    return np.float32 if n_columns * D * (D + 1) // 2 > DOUBLE_NUMBERS else np.float64
 
 
 def blocks(index: Index, D: int) -> Iterator[Index]:

@@ -38,7 +38,7 @@ RULE = PatternRule()
 class Pattern:
     """Features of columns, from which those of rows follow."""
 
-    columns: Array  #: p x k, of mean square one; k is zero if the pattern is not used
+    columns: Array  #: p x k, of mean square one, in single precision; k is zero if the pattern is not used
     row_scale: Array  #: k, root mean squares of the averages over the columns of a row
     row_mean: Array  #: k, means of these averages
     strength: Array  #: k, how much each of them says about what rows want
@@ -46,7 +46,7 @@ class Pattern:
     @classmethod
     def unused(cls, n_columns: int) -> Pattern:
         """Return a pattern that says nothing."""
-        return cls(np.zeros((n_columns, 0)), np.zeros(0), np.zeros(0), np.zeros(0))
+        return cls(np.zeros((n_columns, 0), np.float32), np.zeros(0), np.zeros(0), np.zeros(0))
 
     @classmethod
     def of(cls, Z: csr_array, seed: int) -> Pattern:
@@ -68,7 +68,8 @@ class Pattern:
         averages = (like(Z, np.repeat(row_norm**2, n_rows)) @ (found / size))[n_rows > 0]
         # The more a vector may be chance, the more it is drawn towards zero.
         strength = size**2 * squares / (squares + RULE.noise)
-        return cls(found / size, root_mean_square(averages), averages.mean(axis=0), strength)
+        columns = (found / size).astype(np.float32)  # which is precise enough, and half as large
+        return cls(columns, root_mean_square(averages), averages.mean(axis=0), strength)
 
     @property
     def n_informative(self) -> int:
@@ -85,7 +86,8 @@ class Pattern:
         if not self.n_features:
             return np.zeros((Z.shape[0], 0))
         k, counts = self.n_informative, np.diff(Z.indptr)
-        averages = like(Z, np.repeat(1.0 / np.maximum(counts, 1), counts)) @ self.columns[:, :k]
+        share = np.repeat(1.0 / np.maximum(counts, 1), counts)
+        averages: Array = like(Z, share.astype(np.float32)) @ self.columns[:, :k]
         averages[counts == 0] = self.row_mean[:k]
         return np.column_stack([averages / self.row_scale[:k], np.ones(len(averages))])
 
@@ -106,8 +108,8 @@ class Pattern:
         It is the projection of the pattern on the singular vectors. Rows without entries want what others
         have.
         """
-        wishes = like(Z, np.ones(Z.nnz)) @ (self.columns * self.strength)
-        found: Array = wishes.astype(np.float32) @ (self.columns.T * counts).astype(np.float32)
+        wishes = like(Z, np.ones(Z.nnz, np.float32)) @ self.columns * self.strength.astype(np.float32)
+        found: Array = wishes @ self.columns.T * counts.astype(np.float32)
         found[np.diff(Z.indptr) == 0] = counts
         return found
 

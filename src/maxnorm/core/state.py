@@ -274,7 +274,7 @@ def _add_sums(before: EntrySums | None, later: EntrySums | None, decay: float) -
     """Return sums over entries with earlier ones decayed; None stands for zeros."""
     if before is None or later is None:
         return later if before is None else before.scaled(decay)
-    return (before if decay == 1.0 else before.scaled(decay)) + later
+    return later.plus(before, decay)
 
 
 def accumulate(state: State, added: Contribution) -> State:

@@ -427,7 +427,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             return Sample(source, is_all=True)
         if isinstance(source, Blocks) or not is_repeatable(source):
             return None
-        if not isinstance(learner, DenseLearner) or not learner.is_everyday:
+        if not isinstance(learner, DenseLearner) or not learner.may_make_rounds:
             return None
         return sample_rows(batch for _, batch in self._batches(source))
 

@@ -35,7 +35,7 @@ from maxnorm.estimators.validation import (
 )
 from maxnorm.learner import Learner, Progress
 from maxnorm.sparse import CompletionLearner, SparseLearner
-from maxnorm.streams import Stream
+from maxnorm.streams import Stream, open_stream
 
 MORE_PASSES = 2  # over samples that can be read again, if they are too many to be used in every round
 
@@ -399,10 +399,10 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         return self.norm == "max" or not (is_usual and is_untouched and is_exact)
 
     def _source(self, X: Samples, *, reset: bool) -> Batch | Stream | Blocks:
-        source = super()._source(X, reset=reset)
-        if isinstance(source, Stream) and sp.issparse(X):  # which is in memory, and may have weights
-            return Batch.join([batch for _, batch in self._batches(source)])
-        return source
+        if not sp.issparse(X):
+            return super()._source(X, reset=reset)
+        whole = open_stream(X, batch_size=max(X.shape[0], 1))  # which is in memory, and may have weights
+        return Batch.join([batch for _, batch in self._batches(whole)])
 
     # -- passes ---------------------------------------------------------------------------------------
 

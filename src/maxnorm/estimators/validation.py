@@ -162,6 +162,10 @@ def _observed_entries(raw: Any) -> sp.csr_array:
         )
     if raw.dtype.kind not in "fiub":
         raise ValueError(f"X must be numeric and real, not {raw.dtype}")
+    if raw.format == "csr" and raw.dtype == np.float64 and raw.has_canonical_format:
+        values = without_negligible(raw.data)
+        if not np.isnan(values).any():  # nothing has to be copied, unless negligible values were replaced
+            return sp.csr_array((values, raw.indices, raw.indptr), shape=raw.shape)
     entries = raw.tocoo()
     rows, columns, values = entries.row, entries.col, without_negligible(entries.data.astype(np.float64))
     known = ~np.isnan(values)

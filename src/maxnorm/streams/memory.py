@@ -48,7 +48,8 @@ def open_array(
 
     def source(start: int) -> Iterator[Batch]:
         for i in range(start, n, size):
-            yield selection.take(x[i : i + size])
+            whole = i == 0 and size >= n  # of a sparse matrix, of which a slice would be a copy
+            yield selection.take(x if whole else x[i : i + size])
 
     return Stream(source, title, n_samples=n, n_features=selection.n_features, in_background=in_background)
 
@@ -78,6 +79,9 @@ def _to_csr(x: Any, title: str) -> sp.csr_array:
         If the indices of the matrix are not valid.
     """
     require_valid_sparse(x, title)
+    if x.format == "csr":  # which needs no copy
+        require_plausible_rows(x.shape[0], len(x.data), title)
+        return sp.csr_array((to_numeric(x.data, title), x.indices, x.indptr), shape=x.shape)
     x = x.tocoo()
     require_plausible_rows(x.shape[0], len(x.data), title)
     order = np.argsort(x.row, kind="stable")
