@@ -40,6 +40,7 @@ LAYERS = (
         "report",
         "report_data",
         "report_page",
+        "report_samples",
     ),  # scikit-learn, and pictures of its models
     ("paper", "sensors", "demo"),  # the experiments of the paper, logs of sensors, and a demonstration
     ("cli", "__main__"),

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import singledispatch
 from html import escape
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from maxnorm.core.types import Array
-from maxnorm.report_data import Block, NoiseMap, decompose_blocks, feature_names, model_deviations
-from maxnorm.report_page import make_page, make_table
-from maxnorm.svg import bar_chart, heat_map, line_chart
+from maxnorm.estimators import Recommender, SeriesImputer, VideoBackground
+from maxnorm.plot._figures import as_image, check_shape, is_image
+from maxnorm.report_data import feature_names, feature_shape_of, model_deviations
+from maxnorm.report_page import counted, make_figure, make_page, make_table
+from maxnorm.report_samples import MOST_ROWS, MUCH, Survey
+from maxnorm.svg import bar_chart, curve_chart, image, line_chart
 
-BINS = 160  # columns of the map of gross errors
 MOST_BARS = 20  # components of which the variance is drawn
-MOST_FEATURES = 40  # features in the map
-MOST_ROWS = 20  # features and samples in tables
-WORST = 3  # samples that are drawn
-MUCH = 0.25  # share of gross errors that calls for a warning
+MOST_COMPONENTS = 6  # components that are drawn
+MOST_SERIES = 6  # series whose filled gaps are drawn
 FEW_SAMPLES = 10  # samples per component that calls for a warning
 
+Shape = tuple[int, ...] | None
 
-def make_model_report(model: Any, X: Any = None, title: str | None = None) -> str:
+
+def make_model_report(model: Any, X: Any = None, feature_shape: Shape = None) -> str:
     """Return the report on a fitted model as HTML.
 
     Parameters
     ----------
     model : estimator
-        A fitted decomposition, completion or anomaly detector.
+        The fitted model.
     X : array, data frame, sparse matrix, Dask collection or Stream, default=None
         Samples whose gross errors are shown. They are read once, in batches.
-    title : str, default=None
-        Title of the page. None means the name of the estimator.
+    feature_shape : tuple of int, default=None
+        Shape of a sample. None means that of the samples if X is an array of images.
 
     Returns
     -------
@@ -44,46 +45,9 @@ def make_model_report(model: Any, X: Any = None, title: str | None = None) -> st
         The page.
     """
     check_is_fitted(model)
-    survey = None if X is None else Survey(model, X)
-    notes = [*warnings_of_model(model), *(() if survey is None else survey.warnings())]
-    parts = [
-        make_table([*summarise(model).items(), *(() if survey is None else survey.summary())]),
-        "<h2>Warnings</h2>",
-        "".join(f"<p>{escape(note)}</p>" for note in notes) or "<p>There is none.</p>",
-        "<h2>Components</h2>",
-        spectrum(model),
-        *noise_per_feature(model),
-        *(() if survey is None else survey.pictures()),
-        "<h2>Changes of the stream</h2>",
-        table_of_changes(model),
-        "<h2>Parameters</h2>",
-        make_table([(name, _short(value)) for name, value in model.get_params(deep=False).items()]),
-    ]
-    return make_page(title or type(model).__name__, parts)
-
-
-def summarise(model: Any) -> dict[str, str]:
-    """Return what a fitted model has found, as names and texts."""
-    inner = getattr(model, "estimator_", model)
-    found = {"estimator": type(model).__name__, "features": f"{model.n_features_in_:,}"}
-    if hasattr(inner, "components_"):
-        found["components"] = f"{len(inner.components_):,}"
-    if hasattr(model, "n_samples_seen_"):
-        found["samples learnt from"] = f"{model.n_samples_seen_:,}"
-    if hasattr(inner, "explained_variance_ratio_"):
-        found["share of the variance explained"] = f"{inner.explained_variance_ratio_.sum():.1%}"
-        deviations = model_deviations(inner)
-        assert deviations is not None
-        used = deviations > 0.0
-        if used.any():
-            typical = np.median(np.sqrt(inner.noise_variance_[used]) / deviations[used])
-            found["noise of a typical feature"] = f"{typical:.1%} of its standard deviation"
-        found["entries classified as gross errors"] = f"{inner._model().gross_share:.2%}"
-    if hasattr(model, "offset_"):
-        found["score below which a row is an anomaly"] = f"{model.offset_:.4g}"
-    if hasattr(model, "changes_"):
-        found["changes of the stream"] = f"{len(model.changes_):,}"
-    return found
+    parts = describe(model, X, feature_shape)
+    parameters = [(name, _short(value)) for name, value in model.get_params(deep=False).items()]
+    return make_page(type(model).__name__, [*parts, "<h2>Parameters</h2>", make_table(parameters)])
 
 
 def summary_html(model: Any) -> str:
@@ -96,10 +60,62 @@ def summary_html(model: Any) -> str:
             f'<tr><td style="text-align:left">{escape(name)}</td>'
             f'<td style="text-align:left">{escape(text)}</td></tr>'
             for name, text in summarise(model).items()
-            if name != "estimator"
         )
         return f'<table class="maxnorm-found"><tbody>{rows}</tbody></table>'
     return ""
+
+
+# -- decompositions, completions and anomaly detectors ------------------------------------------------
+
+
+@singledispatch
+def summarise(model: Any) -> dict[str, str]:
+    """Return what a fitted model has found, as names and texts."""
+    inner = getattr(model, "estimator_", model)
+    found = {"features": f"{model.n_features_in_:,}"}
+    if hasattr(inner, "components_"):
+        found["components"] = f"{len(inner.components_):,}"
+    if hasattr(model, "n_samples_seen_"):
+        found["samples learnt from"] = f"{model.n_samples_seen_:,}"
+    if hasattr(inner, "explained_variance_ratio_"):
+        found["share of the variance explained"] = f"{inner.explained_variance_ratio_.sum():.1%}"
+        found |= summarise_noise(inner)
+    if hasattr(model, "offset_"):
+        found["score below which a row is an anomaly"] = f"{model.offset_:.4g}"
+    if hasattr(model, "changes_"):
+        found["changes of the stream"] = f"{len(model.changes_):,}"
+    return found
+
+
+def summarise_noise(model: Any) -> dict[str, str]:
+    """Return what a factor model says about noise and gross errors, as names and texts."""
+    found, deviations = {}, model_deviations(model)
+    assert deviations is not None
+    used = deviations > 0.0
+    if used.any():
+        typical = np.median(np.sqrt(model.noise_variance_[used]) / deviations[used])
+        found["noise of a typical feature"] = f"{typical:.1%} of its standard deviation"
+    found["estimated share of gross errors"] = f"{model._model().gross_share:.2%}"
+    return found
+
+
+@singledispatch
+def describe(model: Any, X: Any, feature_shape: Shape) -> Iterator[str]:
+    """Yield the parts of the page of a model, from the summary to what was found in the samples X."""
+    shape = check_shape(feature_shape_of(X) if feature_shape is None else feature_shape, model.n_features_in_)
+    survey = None if X is None else Survey(model, X, shape)
+    yield make_table([*summarise(model).items(), *(() if survey is None else survey.summary())])
+    yield "<h2>Warnings</h2>"
+    notes = [*warnings_of_model(model), *(() if survey is None else survey.warnings())]
+    yield "".join(f"<p>{escape(note)}</p>" for note in notes) or "<p>Nothing unusual was noticed.</p>"
+    yield "<h2>Components</h2>"
+    yield from describe_components(model, shape)
+    yield from noise_per_feature(model)
+    if survey is not None:
+        yield from survey.pictures()
+    if hasattr(model, "changes_"):
+        yield "<h2>Changes of the stream</h2>"
+        yield table_of_changes(model)
 
 
 def warnings_of_model(model: Any) -> Iterator[str]:
@@ -111,35 +127,60 @@ def warnings_of_model(model: Any) -> Iterator[str]:
     n_samples = getattr(model, "n_samples_seen_", None)
     if components is not None and n_samples is not None and n_samples < FEW_SAMPLES * len(components):
         yield (
-            f"The model has {len(components)} components but has learnt from {n_samples} samples only. "
-            "Pass more samples, or a smaller n_components."
+            f"The model has {counted(len(components), 'component')} but has learnt from "
+            f"{counted(n_samples, 'sample')} only. Pass more samples, or a smaller n_components."
         )
     with suppress(AttributeError):
         share = inner._model().gross_share
         if share > MUCH:
             yield (
-                f"{share:.0%} of the entries learnt from were classified as gross errors. If they are not "
+                f"An estimated {share:.0%} of the entries learnt from are gross errors. If they are not "
                 "errors, pass noise='none'."
             )
 
 
+def describe_components(model: Any, shape: Shape) -> Iterator[str]:
+    """Yield charts of the variance that the components explain, and of the first components."""
+    inner = getattr(model, "estimator_", model)
+    components = np.asarray(inner.components_)
+    if not len(components):
+        yield "<p>The model has no components.</p>"
+        return
+    yield make_figure(spectrum(inner))
+    rest = f" (the first {MOST_COMPONENTS} of {len(components)})" if len(components) > MOST_COMPONENTS else ""
+    shown = components[:MOST_COMPONENTS]
+    if is_image(shape) and components.shape[1] == model.n_features_in_:
+        titles = [f"Component {k + 1}" for k in range(len(shown))]
+        figures = [
+            make_figure(image(as_image(values, shape), title), title)
+            for values, title in zip(shown, titles, strict=True)
+        ]
+        yield f'<p class="soft">The components as images{rest}: red is positive, blue negative.</p>'
+        yield f'<div class="pictures">{"".join(figures)}</div>'
+        return
+    names = feature_names(model)
+    # A detector with lags has the features once more for each lag.
+    ends = (names[0], names[-1] if len(names) == components.shape[1] else f"{names[-1]}, last lag")
+    yield f'<p class="soft">The components over the features{rest}.</p>'
+    for k, values in enumerate(shown):
+        yield make_figure(curve_chart(values, ends, f"Component {k + 1}"), f"Component {k + 1}")
+
+
 def spectrum(model: Any) -> str:
     """Return a chart of the variance that each component explains."""
-    inner = getattr(model, "estimator_", model)
-    if hasattr(inner, "explained_variance_ratio_"):
-        values, title = inner.explained_variance_ratio_, "Share of the variance that each component explains"
-    elif hasattr(inner, "components_"):
-        values = getattr(inner, "singular_values_", None)
-        if values is None:
-            values = np.linalg.svd(inner.components_.astype(np.float64), compute_uv=False)
-        values = values / (values.max() if values.size and values.max() > 0.0 else 1.0)
-        title = "Singular values, as shares of the largest"
-    else:
-        return "<p>This estimator has no components.</p>"
-    if not len(values):
-        return "<p>The model has no components.</p>"
+    values, title = spectrum_of(model)
     rest = f" (the first {MOST_BARS} of {len(values)})" if len(values) > MOST_BARS else ""
-    return f"<figure>{bar_chart(values[:MOST_BARS].tolist(), title + rest)}</figure>"
+    return bar_chart(values[:MOST_BARS].tolist(), title + rest)
+
+
+def spectrum_of(model: Any) -> tuple[Array, str]:
+    """Return shares of the variance or, if a model does not know them, relative singular values."""
+    if hasattr(model, "explained_variance_ratio_"):
+        return model.explained_variance_ratio_, "Share of the variance that each component explains"
+    values = getattr(model, "singular_values_", None)
+    if values is None:
+        values = np.linalg.svd(model.components_.astype(np.float64), compute_uv=False)
+    return values / (values.max() or 1.0), "Singular values, as shares of the largest"
 
 
 def noise_per_feature(model: Any) -> Iterator[str]:
@@ -162,118 +203,115 @@ def noise_per_feature(model: Any) -> Iterator[str]:
 
 def table_of_changes(model: Any) -> str:
     """Return a table of the changes of the stream."""
-    changes = getattr(model, "changes_", [])
-    if not changes:
-        return "<p>None was noticed.</p>"
+    if not model.changes_:
+        return "<p>No change was noticed.</p>"
     rows = [("after sample", "kind", "angle of the basis")]
-    for change in changes:
+    for change in model.changes_:
         angle = "not known yet" if change.angle is None else f"{np.degrees(change.angle):.0f}°"
         rows.append((f"{change.sample:,}", change.kind, angle))
     return make_table(rows, has_header=True)
 
 
-class Survey:
-    """What a model finds in samples, which are read once.
-
-    Parameters
-    ----------
-    model : estimator
-        The fitted model.
-    X : array, data frame, sparse matrix, Dask collection or Stream
-        The samples.
-    """
-
-    def __init__(self, model: Any, X: Any) -> None:
-        self.names = feature_names(model)
-        self.map = NoiseMap(len(self.names), BINS)
-        self.worst: list[tuple[float, int, Array, Array, Array]] = []  # total, position, and the parts
-        self.totals: list[tuple[float, int, str]] = []  # total, position, and the features
-        self.is_converged = True
-        known = model_deviations(getattr(model, "estimator_", model))
-        scales = None if known is None else known[: len(self.names)]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
-            for block in decompose_blocks(model, X):
-                self.map.add(block)
-                scales = self.map.deviations if scales is None or not (scales > 0.0).all() else scales
-                self._rank(block, scales)
-        self.is_converged = not any(issubclass(note.category, ConvergenceWarning) for note in caught)
-
-    def _rank(self, block: Block, scales: Array) -> None:
-        """Keep the samples with the largest gross errors, in standard deviations of the features."""
-        sizes = np.abs(block.noise / scales)
-        totals = sizes.sum(axis=1)
-        for i in np.argsort(-totals, kind="stable")[:MOST_ROWS]:
-            if totals[i] > 0.0:
-                largest = [j for j in np.argsort(-sizes[i], kind="stable")[:3] if sizes[i, j] > 0.0]
-                text = ", ".join(self.names[j] for j in largest)
-                row = block.first + int(i)
-                self.totals.append((float(totals[i]), row, text))
-                parts = (block.values[i].copy(), block.low_rank[i].copy(), block.noise[i].copy())
-                self.worst = _largest([*self.worst, (float(totals[i]), row, *parts)], WORST)
-        self.totals = _largest(self.totals, MOST_ROWS)
-
-    def summary(self) -> Iterator[tuple[str, str]]:
-        """Yield further lines of the summary."""
-        n_entries = self.map.n_samples * len(self.names)
-        yield "samples in the data", f"{self.map.n_samples:,}"
-        yield "entries missing in the data", f"{self.map.n_missing.sum() / n_entries:.2%}"
-        n_wrong = int(self.map.n_wrong.sum())
-        yield "gross errors in the data", f"{n_wrong:,} ({n_wrong / n_entries:.2%} of the entries)"
-
-    def warnings(self) -> Iterator[str]:
-        """Yield what may be wrong with the data, or with the model of them."""
-        n = self.map.n_samples
-        if not self.is_converged:
-            yield "The solver did not converge for some samples, whose parts are approximate. Raise max_iter."
-        share = self.map.n_wrong.sum() / (n * len(self.names))
-        if share > MUCH:
-            yield f"{share:.0%} of the entries of the data are gross errors. The model may not suit them."
-        for j in np.flatnonzero(self.map.n_missing == n)[:MOST_ROWS]:
-            yield f"Feature {self.names[j]} has no value in the data."
-        for j in np.flatnonzero(self.map.n_wrong > 0.5 * n)[:MOST_ROWS]:
-            yield f"Most entries of feature {self.names[j]} are gross errors: it may be faulty."
-
-    def pictures(self) -> Iterator[str]:
-        """Yield the map of gross errors, what is most affected, and the worst samples."""
-        counts, n = self.map.n_wrong, self.map.n_samples
-        order = [j for j in np.argsort(-counts, kind="stable") if counts[j]]
-        yield "<h2>Where the gross errors are</h2>"
-        if not order:
-            yield "<p>There is none.</p>"
-            return
-        shown = order[:MOST_FEATURES]
-        names = [self.names[j] for j in shown]
-        chart = heat_map(self.map.shares[:, shown].T, names, ("sample 0", f"sample {n - 1:,}"))
-        yield f"<figure>{chart}</figure>"
-        yield (
-            '<p class="soft">Each row is a feature, and each column a stretch of samples. The stronger the '
-            "colour, the larger the share of gross errors. Features with the most of them come first.</p>"
-        )
-        yield "<h2>Features most affected</h2>"
-        rows = [("feature", "gross errors", "share of samples")]
-        rows += [(self.names[j], f"{int(counts[j]):,}", f"{counts[j] / n:.2%}") for j in order[:MOST_ROWS]]
-        yield make_table(rows, has_header=True)
-        yield "<h2>Samples most affected</h2>"
-        rows = [("sample", "sum of the errors, in standard deviations", "features with the largest errors")]
-        rows += [(f"{row:,}", f"{total:.4g}", text) for total, row, text in self.totals]
-        yield make_table(rows, has_header=True)
-        yield "<h2>Before and after</h2>"
-        yield (
-            '<p class="soft">Samples over their features: the measured values are grey, the low-rank part is '
-            "blue, and gross errors are marked by red dots. Values far beyond the scale are drawn at its "
-            "edge.</p>"
-        )
-        for _, row, values, low_rank, noise in self.worst:
-            wrong = np.flatnonzero((noise != 0.0) & ~np.isnan(values))
-            caption = f"Sample {row:,}: {len(wrong):,} gross errors"
-            chart = line_chart(values, low_rank, wrong, ())
-            yield f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>"
+# -- other estimators ---------------------------------------------------------------------------------
 
 
-def _largest(items: Sequence[Any], count: int) -> list[Any]:
-    """Return the items with the largest first entry, largest first."""
-    return sorted(items, key=lambda item: -item[0])[:count]
+@summarise.register
+def _(model: Recommender) -> dict[str, str]:
+    ratings = model.ratings_
+    stars, (n_users, n_items) = ratings.matrix.data, ratings.matrix.shape
+    return {
+        "users": f"{n_users:,}",
+        "items": f"{n_items:,}",
+        "ratings": f"{len(stars):,}, from {stars.min():g} to {stars.max():g}, {stars.mean():.3g} on average",
+        "share of the ratings that are known": f"{len(stars) / (n_users * n_items):.2%}",
+        "components": f"{len(model.model_.components_):,}",
+    }
+
+
+@describe.register
+def _(model: Recommender, X: Any, feature_shape: Shape) -> Iterator[str]:
+    refuse_samples(model, X, feature_shape)
+    yield make_table(list(summarise(model).items()))
+    yield "<h2>Components</h2>"
+    yield make_figure(spectrum(model.model_))
+    yield "<h2>Items with the most ratings</h2>"
+    matrix = model.ratings_.matrix.tocsc()
+    counts = np.diff(matrix.indptr)
+    rows = [("item", "ratings", "mean rating")]
+    for j in np.argsort(-counts, kind="stable")[:MOST_ROWS]:
+        mean = matrix.data[matrix.indptr[j] : matrix.indptr[j + 1]].mean()
+        rows.append((str(model.ratings_.items[j]), f"{counts[j]:,}", f"{mean:.3g}"))
+    yield make_table(rows, has_header=True)
+
+
+@summarise.register
+def _(model: SeriesImputer) -> dict[str, str]:
+    ways = ("weight of the model of rows", "weight of interpolation", "weight of the model of periods")
+    return {
+        "series": f"{model.n_features_in_:,}",
+        "components": f"{len(model.model_.components_):,}",
+        **{way: f"{weight:.0%}" for way, weight in zip(ways, model.weights_, strict=False)},
+    }
+
+
+@describe.register
+def _(model: SeriesImputer, X: Any, feature_shape: Shape) -> Iterator[str]:
+    refuse_samples(model, None, feature_shape)
+    yield make_table(list(summarise(model).items()))
+    if X is not None:
+        yield from filled_series(model, X)
+    yield "<h2>Components</h2>"
+    yield make_figure(spectrum(model.model_))
+
+
+def filled_series(model: SeriesImputer, X: Any) -> Iterator[str]:
+    """Yield charts of the series with the most gaps, before and after these are filled."""
+    values, filled = np.asarray(X, dtype=np.float64), np.asarray(model.transform(X), dtype=np.float64)
+    counts, names = np.isnan(values).sum(axis=0), feature_names(model)
+    yield "<h2>Filled gaps</h2>"
+    if not counts.any():
+        yield "<p>The data have no gaps.</p>"
+        return
+    yield '<p class="soft">The filled series are blue, and red dots mark what was missing.</p>'
+    for j in np.argsort(-counts, kind="stable")[:MOST_SERIES]:
+        if counts[j]:
+            caption = f"{names[j]}: {counts[j]:,} of {len(values):,} entries filled"
+            gaps = np.flatnonzero(np.isnan(values[:, j]))
+            yield make_figure(line_chart(filled[:, j], filled[:, j], gaps, (), caption), caption)
+
+
+@summarise.register
+def _(model: VideoBackground) -> dict[str, str]:
+    height, width = model.frame_shape_[:2]
+    return {
+        "frames seen": f"{model.n_frames_:,}",
+        "size of a frame": f"{width} x {height} pixels, {'in colour' if is_colour(model) else 'grey'}",
+        "brightness of the last frame": f"{model.brightness_:.2f}",
+    }
+
+
+@describe.register
+def _(model: VideoBackground, X: Any, feature_shape: Shape) -> Iterator[str]:
+    refuse_samples(model, X, feature_shape)
+    yield make_table(list(summarise(model).items()))
+    yield "<h2>Background</h2>"
+    background = model.as_bytes(model.background_).astype(np.float64)
+    grey = background.mean(axis=2) if background.ndim == 3 else background
+    yield make_figure(image(grey, "The background", (0.0, 255.0)))
+
+
+def is_colour(model: VideoBackground) -> bool:
+    """Return whether the frames of a film have colours."""
+    return len(model.frame_shape_) == 3 and model.frame_shape_[2] == 3
+
+
+def refuse_samples(model: Any, X: Any, feature_shape: Shape) -> None:
+    """Raise an error if samples are given to a report that does not show them."""
+    name = type(model).__name__
+    if X is not None:
+        raise TypeError(f"the report on a {name} shows the model only; leave out the data")
+    if feature_shape is not None:
+        raise TypeError(f"the samples of a {name} have no shape; leave out feature_shape")
 
 
 def _short(value: Any, longest: int = 80) -> str:

@@ -16,11 +16,13 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .8rem .2rem 0;
-  text-align: left; border-bottom: 1px solid var(--line); } td.number { text-align: right; }
+  text-align: left; border-bottom: 1px solid var(--line); }
 svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
 .before { fill: none; stroke: var(--grey); stroke-width: 1; } .after { fill: none; stroke: var(--blue);
   stroke-width: 1.2; } .wrong { fill: var(--red); } .empty { fill: var(--line); fill-opacity: .5; }
 .change { stroke: var(--red); stroke-dasharray: 4 3; } .bar { fill: var(--blue); }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem; }
+.picture { width: 180px; height: auto; image-rendering: pixelated; display: block; }
 figure { margin: 1rem 0; } figcaption { font-weight: 600; } p.soft { color: var(--soft); }
 """
 
@@ -45,3 +47,14 @@ def make_page(title: str, parts: Iterable[str]) -> str:
             f'<p class="soft">maxnorm {__version__}</p></html>',
         ]
     )
+
+
+def make_figure(content: str, caption: str = "") -> str:
+    """Return a chart or an image with its caption."""
+    shown = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure>{shown}{content}</figure>"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun in the singular or, with the ending -s, in the plural."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

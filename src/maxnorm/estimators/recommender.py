@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxnorm.core.types import AnyArray, Array
 from maxnorm.estimators._base import RandomState, SavedMixin
 from maxnorm.estimators.completion import MaxNormCompletion
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.ratings import LongTable, Ratings, find_columns, read_ratings
 
 
@@ -48,7 +49,7 @@ class RecommendedItems(NamedTuple):
     ratings: Array
 
 
-class Recommender(SavedMixin, BaseEstimator):  # type: ignore[misc]
+class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
     """Recommendations from ratings in long form: who has rated what, and how.
 
     The ratings are learnt by :class:`MaxNormCompletion`. Users and items have any names. Users and items that

@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxnorm.core.types import Array, Mask
 from maxnorm.estimators._base import RandomState
 from maxnorm.estimators.completion import MaxNormCompletion
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import Number, check_number, warn_of_empty_columns
 
 LEAST_HIDDEN = 50  # entries that must be hidden to choose weights; with fewer, the model alone is used
 SHIFTS = (0.5, 0.25, 0.75)  # of the series, by which the gaps are moved to hide entries
 
 
-class SeriesImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Imputation of gaps in series, from other series and from neighbours in time.
 
     Rows follow each other in time. Each row is joined with its neighbours in time, and the gaps are filled by

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxnorm.core import scene as scenes
 from maxnorm.core.types import AnyArray
 from maxnorm.estimators._base import SavedMixin
+from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import Number, check_number
 
 MOST_PIXELS = 640 * 480  # larger frames are reduced before they are looked at
@@ -55,7 +56,7 @@ class FilmParts(NamedTuple):
     mask: AnyArray
 
 
-class VideoBackground(SavedMixin, BaseEstimator):  # type: ignore[misc]
+class VideoBackground(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
     """Background subtraction for films of a fixed camera.
 
     Every frame is split into the background, which is of rank one (a picture times the brightness of the

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
-from maxnorm import __version__
 from maxnorm.core.types import Mask
-from maxnorm.report_page import STYLE, make_table
+from maxnorm.report_page import counted, make_figure, make_page, make_table
 from maxnorm.sensors.cleaning import CleanedLog
 from maxnorm.svg import bar_chart, heat_map, line_chart
 
 BINS = 160  # columns of the map of anomalies
 WORST = 6  # sensors that are drawn
-MOST_MARKS = 400  # anomalies that are marked in a chart
 MOST_BARS = 20  # components of a spectrum
 MOST_ROWS = 40  # anomalies in the table
 
@@ -55,32 +52,27 @@ def make_report(
         "changes of the process": ", ".join(f"row {i + 1:,} ({labels[i]})" for i in log.changes) or "none",
         **settings,
     }
-    return "\n".join(
-        [
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}: report</title>',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<style>{STYLE}</style><h1>{escape(title)}</h1>",
-            make_table([(name, str(value)) for name, value in summary.items()]),
-            "<h2>Where the anomalies are</h2>",
-            f"<figure>{map_of_anomalies(wrong, names, labels)}</figure>",
-            '<p class="soft">Each column is a stretch of time. The stronger its colour, the larger the share '
-            "of the entries of the sensor that are wrong.</p>",
-            "<h2>Before and after</h2>",
-            *before_and_after(names, log),
-            "<h2>What the model found</h2>",
-            *(describe_segment(segment, labels) for segment in log.segments),
-            "<h2>Largest anomalies</h2>",
-            table_of_anomalies(names, labels, log),
-            f'<p class="soft">maxnorm {__version__}</p></html>',
-        ]
-    )
+    parts = [
+        make_table([(name, str(value)) for name, value in summary.items()]),
+        "<h2>Where the anomalies are</h2>",
+        make_figure(map_of_anomalies(wrong, names, labels)),
+        '<p class="soft">Each column is a stretch of time. The stronger its colour, the larger the share '
+        "of the entries of the sensor that are wrong.</p>",
+        "<h2>Before and after</h2>",
+        *before_and_after(names, log),
+        "<h2>What the model found</h2>",
+        *(describe_segment(segment, labels) for segment in log.segments),
+        "<h2>Largest anomalies</h2>",
+        table_of_anomalies(names, labels, log),
+    ]
+    return make_page(title, parts)
 
 
 def map_of_anomalies(wrong: Mask, names: Sequence[str], labels: Sequence[str]) -> str:
     """Return the map of anomalies over time and sensors."""
     parts = np.array_split(wrong, min(BINS, len(wrong)))
     shares = np.array([part.mean(axis=0) for part in parts]).T
-    return heat_map(shares, names, (labels[0], labels[-1]))
+    return heat_map(shares, names, (labels[0], labels[-1]), "Share of wrong entries of each sensor over time")
 
 
 def before_and_after(names: Sequence[str], log: CleanedLog) -> list[str]:
@@ -95,10 +87,9 @@ def before_and_after(names: Sequence[str], log: CleanedLog) -> list[str]:
     ]
     for j in worst:
         rows = np.flatnonzero(log.is_wrong[:, j])
-        marked = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_MARKS)).astype(int)]
-        chart = line_chart(log.values[:, j], log.cleaned[:, j], marked, log.changes)
-        caption = f"{names[j]}: {counts[j]:,} entries replaced"
-        charts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{chart}</figure>")
+        caption = f"{names[j]}: {counts[j]:,} {'entry' if counts[j] == 1 else 'entries'} replaced"
+        chart = line_chart(log.values[:, j], log.cleaned[:, j], rows, log.changes, caption)
+        charts.append(make_figure(chart, caption))
     return charts
 
 
@@ -107,10 +98,10 @@ def describe_segment(segment: Any, labels: Sequence[str]) -> str:
     model = segment.detector.estimator_
     shares = model.explained_variance_ratio_[:MOST_BARS].tolist()
     title = (
-        f"{labels[segment.start]} to {labels[segment.stop - 1]}: {model.n_components_} components, and the "
-        "share of the variance that each explains"
+        f"{labels[segment.start]} to {labels[segment.stop - 1]}: "
+        f"{counted(model.n_components_, 'component')}, and the share of the variance that each explains"
     )
-    return f"<figure>{bar_chart(shares, title)}</figure>"
+    return make_figure(bar_chart(shares, title))
 
 
 def table_of_anomalies(names: Sequence[str], labels: Sequence[str], log: CleanedLog) -> str:
@@ -121,4 +112,4 @@ def table_of_anomalies(names: Sequence[str], labels: Sequence[str], log: Cleaned
     for i, j in (divmod(int(k), len(names)) for k in largest):
         numbers = (log.values[i, j], log.expected[i, j], log.deviation[i, j])
         rows.append((labels[i], names[j], *(f"{number:.5g}" for number in numbers)))
-    return make_table(rows) if len(rows) > 1 else "<p>There is none.</p>"
+    return make_table(rows, has_header=True) if len(rows) > 1 else "<p>No spike was found.</p>"
