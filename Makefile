@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test test-browser test-oldest test-newest check-wheel coverage docs docs-links bench bench-quick bench-dask lint format clean
 
 help:
-	@echo "make demo   stream a corrupted data set through the learner and draw the result"
+	@echo "make demo   repair a real table with errors and gaps, and write a picture and a report"
 	@echo "make test   ruff, mypy, numpydoc and the tests"
 	@echo "make docs   the site in build/site, with all examples of the gallery executed; needs no network"
 	@echo "make docs-links  check the addresses outside the site, which needs a network"

@@ -34,6 +34,9 @@ recommend --use r.maxnorm --user u2
 clean x.csv -o cleaned
 inspect m.maxnorm
 inspect r.maxnorm --json
+report m.maxnorm
+report m.maxnorm x.csv -o data.html --json
+report r.maxnorm -o ratings.html
 watch - --headless
 completion bash
 completion zsh

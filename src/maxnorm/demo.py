@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from maxnorm.core.types import Array, Mask
 from maxnorm.estimators import Decomposition, MaxNormDecomposition
+from maxnorm.files import replacing
 from maxnorm.streams import open_stream
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def damage_table(slips: float = 0.03, gaps: float = 0.1, seed: int = 0) -> Damag
 
 def write_table(values: Array, names: list[str], path: Path) -> None:
     """Write a table as CSV, with the names of the columns; gaps are "nan"."""
-    np.savetxt(path, values, delimiter=",", header=",".join(names), comments="", fmt="%.10g")
+    with replacing(path) as part:
+        np.savetxt(part, values, delimiter=",", header=",".join(names), comments="", fmt="%.10g")
 
 
 def repair(path: Path) -> tuple[MaxNormDecomposition, Decomposition]:
@@ -143,7 +145,8 @@ def draw(table: DamagedTable, parts: Decomposition, errors: dict[str, float], pa
     figure.axes[0].set_ylabel(f"the first {SHOWN_ROWS} of {len(values)} patients; gaps are yellow")
     figure.colorbar(image, ax=figure.axes, label="standard deviations", shrink=0.8, location="left")
     draw_bars(figure.add_subplot(grid[3]), errors)
-    figure.savefig(path, dpi=130)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=130, format="png")
 
 
 def draw_bars(axes: Axes, errors: dict[str, float]) -> None:

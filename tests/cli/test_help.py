@@ -2,8 +2,10 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,18 @@ def test_the_exit_codes_are_explained_and_true(tmp_path):
     assert run("unknown-command", folder=tmp_path).returncode == 2
 
 
+def test_the_exit_codes_of_the_documentation_are_those_of_the_help():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    listed = re.findall(r"^\| (\d+) \| (.*) \|$", page, flags=re.MULTILINE)
+    assert {int(code): meaning for code, meaning in listed} == EXIT_CODES
+
+
+def test_every_command_is_in_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    listed = re.findall(r"^\| `([a-z]+)` \| .* \| `.*maxnorm ", page, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(main.commands)
+
+
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGTERM"])
 def test_the_exit_code_of_a_signal_is_explained(name, tmp_path):
     command = [*COMMAND, "watch", "-", "--headless"]
@@ -82,7 +96,13 @@ def test_the_exit_code_of_a_signal_is_explained(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("command", "extra"),
-    [("watch", "view,video"), ("video", "video"), ("reproduce", "plot"), ("inspect", "plot")],
+    [
+        ("watch", "view,video"),
+        ("video", "video"),
+        ("reproduce", "plot"),
+        ("inspect", "plot"),
+        ("demo", "plot"),
+    ],
 )
 def test_a_command_that_needs_an_extra_says_which(command, extra, tmp_path):
     shown = run_successfully(command, "--help", folder=tmp_path).stdout

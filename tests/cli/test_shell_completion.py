@@ -26,7 +26,13 @@ def test_the_data_of_a_command_are_completed_as_files(command, tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("inspect",), ("fit", "--model"), ("decompose", "x.npy", "--model"), ("recommend", "--use")],
+    [
+        ("inspect",),
+        ("report",),
+        ("fit", "--model"),
+        ("decompose", "x.npy", "--model"),
+        ("recommend", "--use"),
+    ],
 )
 def test_model_files_are_offered_where_a_model_is_expected(words, tmp_path):
     (tmp_path / "folder").mkdir()
@@ -36,6 +42,10 @@ def test_model_files_are_offered_where_a_model_is_expected(words, tmp_path):
     assert offered(*words, incomplete="folder/", folder=tmp_path) == [("folder/c.maxnorm", "plain")]
     assert offered(*words, incomplete="x", folder=tmp_path) == [("x", "file")]
     assert offered(*words, incomplete="missing/", folder=tmp_path) == [("missing/", "file")]
+
+
+def test_the_data_of_a_report_are_completed_as_files(tmp_path):
+    assert offered("report", "m.maxnorm", incomplete="x", folder=tmp_path) == [("x", "file")]
 
 
 def test_the_figures_of_the_paper_are_offered_once(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +11,16 @@ from maxnorm.cli.errors import report_errors, require_matplotlib
 from maxnorm.cli.files import check_outputs
 from maxnorm.cli.help import SectionedCommand
 from maxnorm.cli.options import overwrite_option
+from maxnorm.cli.output import print_message
+from maxnorm.cli.progress import show_steps
 from maxnorm.cli.verbosity import verbosity_options
 
+if TYPE_CHECKING:
+    from maxnorm.demo import DamagedTable
+    from maxnorm.estimators import Decomposition
+
 NAMES = ("received.csv", "repaired.csv", "picture.png", "report.html")
+REPAIR, COMPARE, DRAW = "repairing the table", "filling the gaps by other methods", "writing the results"
 
 
 @click.command(cls=SectionedCommand, short_help="Repair a real table and show what was found.")
@@ -35,6 +43,7 @@ def demo(folder: Path, seed: int, overwrite: bool) -> None:
     ten thousand. In 3 % of the entries the decimal point slips by one place, and 10 % are missing. The errors
     are found and the gaps are filled with nothing set, and compared with scikit-learn's imputers. The folder
     then has the table as it was received and repaired, a picture, and a report to look at in a browser.
+    Needs the extra plot: pip install 'maxnorm[plot]'.
     """
     require_matplotlib()
     files = {name: folder / name for name in NAMES}
@@ -45,24 +54,38 @@ def demo(folder: Path, seed: int, overwrite: bool) -> None:
 
 
 def run(files: dict[str, Path], seed: int) -> None:
-    """Repair the table and write the files."""
+    """Repair the table, write the files and print what was found."""
     import numpy as np
-    from rich.console import Console
-    from rich.table import Table
 
     from maxnorm import demo, open_stream
 
-    console = Console()
     table = demo.damage_table(seed=seed)
-    console.print(
-        f"[bold]A table of {len(table.true)} patients and {len(table.names)} measurements[/]: "
-        f"{table.is_slip.sum()} slips of the decimal point, {table.is_gap.sum()} gaps.\n"
+    print_message(
+        f"a table of {len(table.true)} patients and {len(table.names)} measurements, with "
+        f"{table.is_slip.sum()} slips of the decimal point and {table.is_gap.sum()} gaps"
     )
-    with console.status("repairing the table"):
+    with show_steps([REPAIR, COMPARE, DRAW]) as begin:
+        begin(REPAIR)
         demo.write_table(table.received, table.names, files["received.csv"])
         model, parts = demo.repair(files["received.csv"])
+        begin(COMPARE)
         errors = demo.gap_errors(table, parts)
-    found = parts.noise != 0.0
+        begin(DRAW)
+        repaired = np.where(table.is_gap | (parts.noise != 0.0), parts.low_rank, table.received)
+        demo.write_table(repaired, table.names, files["repaired.csv"])
+        demo.draw(table, parts, errors, files["picture.png"])
+        model.report(files["report.html"], open_stream(files["received.csv"]), overwrite=True)
+    print_results(table, parts, errors)
+    for name in ("picture.png", "report.html"):
+        click.echo(f"{name.partition('.')[0] + ':':8} {files[name]}")
+
+
+def print_results(table: DamagedTable, parts: Decomposition, errors: dict[str, float]) -> None:
+    """Print which slips were found, and how far the filled gaps are from the truth."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console, found = Console(), parts.noise != 0.0
     n_other = int((found & ~table.is_slip).sum())
     console.print(
         f"{int((found & table.is_slip).sum())} of {table.is_slip.sum()} slips were found, and "
@@ -77,9 +100,3 @@ def run(files: dict[str, Path], seed: int) -> None:
     for name, error in errors.items():
         shown.add_row(name, f"[bold green]{error:.2f}[/]" if error == best else f"{error:.2f}")
     console.print(shown)
-
-    repaired = np.where(table.is_gap | found, parts.low_rank, table.received)
-    demo.write_table(repaired, table.names, files["repaired.csv"])
-    demo.draw(table, parts, errors, files["picture.png"])
-    model.report(files["report.html"], open_stream(files["received.csv"]), overwrite=True)
-    console.print(f"picture: {files['picture.png']}\nreport:  {files['report.html']}", soft_wrap=True)

@@ -53,6 +53,11 @@ def parse_count_or_auto(text: str) -> int | str:
 
 def data_options(command: Command) -> Command:
     """Add the argument DATA and the options that describe how to read it."""
+    return click.argument("data", type=click.Path(allow_dash=True))(reading_options(command))
+
+
+def reading_options(command: Command) -> Command:
+    """Add the options that describe how to read DATA."""
     for decorate in (
         click.option(
             "--transpose",
@@ -85,7 +90,6 @@ def data_options(command: Command) -> Command:
             "of positions such as 1:20 or 1: (all but the first). By default, all columns are used, or those "
             "with the names of the model's features.",
         ),
-        click.argument("data", type=click.Path(allow_dash=True)),
     ):
         command = decorate(command)
     return command
