@@ -43,12 +43,7 @@ def wait_for_results(browser):
 
 def test_search_finds_a_page(address, browser):
     browser.get(f"{address}/search.html?q=max-norm")
-    WebDriverWait(browser, PATIENCE, 0.2).until(
-        lambda page: page.find_elements(By.CSS_SELECTOR, "#search-results li a")
-    )
-    targets = [
-        link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "#search-results li a")
-    ]
+    targets = [link.get_attribute("href") for link in wait_for_results(browser)]
     assert any("MaxNormDecomposition" in target or "theory" in target for target in targets)
     assert [one for one in requested_addresses(browser) if not one.startswith(OURS)] == []
 
