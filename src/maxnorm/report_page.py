@@ -22,7 +22,8 @@ svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; 
   stroke-width: 1.2; } .wrong { fill: var(--red); } .empty { fill: var(--line); fill-opacity: .5; }
 .change { stroke: var(--red); stroke-dasharray: 4 3; } .bar { fill: var(--blue); }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; }
-.picture { width: 180px; height: auto; image-rendering: pixelated; display: block; }
+.picture { width: 180px; height: auto; image-rendering: pixelated; display: block;
+  outline: 1px solid var(--line); }
 figure { margin: 1rem 0; } figcaption { font-weight: 600; } p.soft { color: var(--soft); }
 """
 
