@@ -36,7 +36,7 @@ DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
 FILM_ATTRIBUTES = ("frame_shape_", "_scene", "_dtype", "_unit")
 RECOMMENDER_ATTRIBUTES = ("model_", "ratings_")
 PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
-SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "_sklearn_output_config")
+SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "feature_shape_", "_sklearn_output_config")
 LARGEST_LOG = 700.0  # the exponential of a larger number overflows
 MERSENNE_TWISTER_WORDS = 624
 
@@ -85,6 +85,7 @@ def check_model(estimator: Any) -> None:
         n_features = estimator.n_features_in_
         _check_integer(n_features, "n_features_in_", least=1)
         _check_names(learnt.get("feature_names_in_"), n_features)
+        _check_shape(learnt.get("feature_shape_", (n_features,)), n_features)
         if _is_detector(estimator):
             _check_detector(estimator, n_features)
         elif _is_online(estimator):
@@ -437,6 +438,13 @@ def _check_names(names: Any, n_features: int) -> None:
             and all(isinstance(name, str) for name in names),
             "the names of the features are not valid",
         )
+
+
+def _check_shape(shape: Any, n_features: int) -> None:
+    _require(isinstance(shape, tuple), "feature_shape_ is not a shape")
+    for size in shape:
+        _check_integer(size, "feature_shape_", least=1)
+    _require(math.prod(shape) == n_features, f"feature_shape_ is {shape} for {n_features} features")
 
 
 def _check_output(config: Any) -> None:

@@ -1,10 +1,19 @@
 """Images, spectra and other samples of several dimensions."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from maxnorm import AnomalyDetector, MaxNormCompletion, MaxNormDecomposition, PrincipalComponentPursuit
+import maxnorm
+from maxnorm import (
+    AnomalyDetector,
+    MaxNormCompletion,
+    MaxNormDecomposition,
+    PrincipalComponentPursuit,
+    open_stream,
+)
 
 RNG = np.random.default_rng(0)
 IMAGES = (RNG.standard_normal((60, 2)) @ RNG.standard_normal((2, 8 * 10))).reshape(60, 8, 10)
@@ -53,3 +62,37 @@ def test_an_iterator_of_images_is_not_taken_for_batches_in_silence():
     with pytest.raises(ValueError, match="or use VideoBackground for films"):
         MaxNormDecomposition(2).partial_fit(iter(pictures[..., None]))
     MaxNormDecomposition(2).partial_fit(picture.ravel() for picture in pictures)
+
+
+@pytest.mark.parametrize("make", [lambda: MaxNormDecomposition(2, random_state=0), PrincipalComponentPursuit])
+def test_the_shape_of_an_image_is_remembered(make, tmp_path):
+    model = make().fit(IMAGES)
+    assert model.feature_shape_ == (8, 10)
+    model.save(tmp_path / "m.maxnorm")
+    assert maxnorm.load(tmp_path / "m.maxnorm").feature_shape_ == (8, 10)
+    assert pickle.loads(pickle.dumps(model)).feature_shape_ == (8, 10)
+    model.decompose(IMAGES.reshape(60, -1))
+    assert model.feature_shape_ == (8, 10)
+
+
+@pytest.mark.parametrize("as_rows", [lambda rows: rows, open_stream], ids=["array", "stream"])
+def test_the_shape_of_an_image_is_forgotten_if_samples_are_rows(as_rows):
+    model = MaxNormDecomposition(2, random_state=0).fit(IMAGES)
+    model.fit(as_rows(IMAGES.reshape(60, -1)))
+    assert not hasattr(model, "feature_shape_")
+
+
+def test_the_shape_of_the_first_images_of_a_stream_is_remembered():
+    model = MaxNormDecomposition(2, random_state=0)
+    for batch in np.array_split(IMAGES, 4):
+        model.partial_fit(batch)
+    assert model.feature_shape_ == (8, 10)
+
+
+@pytest.mark.parametrize("shape", [(8, 11), [8, 10], (-8, -10), (80.0,), "80"])
+def test_a_file_with_a_shape_that_does_not_fit_is_refused(shape, tmp_path):
+    model = MaxNormDecomposition(2, random_state=0).fit(IMAGES)
+    model.feature_shape_ = shape
+    model.save(tmp_path / "m.maxnorm")
+    with pytest.raises(maxnorm.persistence.ModelFileError, match="feature_shape_"):
+        maxnorm.load(tmp_path / "m.maxnorm")

@@ -126,6 +126,9 @@ class MaxNormDecomposition(OnlineDecomposition):
         Number of features seen during fit.
     feature_names_in_ : ndarray of str
         Names of the features, if the data have names.
+    feature_shape_ : tuple of int
+        Shape of a sample, if the model was fitted on an array of images or of other samples of several
+        dimensions. Files that are read as streams are folded before, and have no such shape.
 
     See Also
     --------
@@ -309,6 +312,9 @@ class OnlineRobustPCA(OnlineDecomposition):
         Number of features seen during fit.
     feature_names_in_ : ndarray of str
         Names of the features, if the data have names.
+    feature_shape_ : tuple of int
+        Shape of a sample, if the model was fitted on an array of images or of other samples of several
+        dimensions. Files that are read as streams are folded before, and have no such shape.
 
     See Also
     --------

@@ -358,6 +358,9 @@ class PrincipalComponentPursuit(SavedMixin, ReportMixin, CoefficientsMixin, Tran
         Number of features of the training data.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if the training data have names that are all strings.
+    feature_shape_ : tuple of int
+        Shape of a sample, if the model was fitted on an array of images or of other samples of several
+        dimensions. Files that are read as streams are folded before, and have no such shape.
 
     See Also
     --------

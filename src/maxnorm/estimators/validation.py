@@ -55,30 +55,40 @@ def restore(estimator: BaseEstimator, before: dict[str, Any]) -> None:
 def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
     """Return an array-like or data frame as a batch of floats without infinities.
 
-    With ``reset``, the estimator takes over the number and the names of the features; without it, they are
-    compared with those it has learnt.
+    With ``reset``, the estimator takes over the number and the names of the features, and the shape of a
+    sample if it has several dimensions. Without it, the number and the names are compared with those it has
+    learnt.
     """
     if isinstance(X, Stream):  # for methods that need all samples at once
         X = np.concatenate(list(X))
     if isinstance(X, np.ma.MaskedArray):
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-    X = fold(X)
+    X, shape = fold(X)
     if reset or not _needs_no_conversion(estimator, X):
         with _advice_on_text(X):
             X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
+    if reset:
+        set_feature_shape(estimator, shape)
     return check_range(Batch(np.asarray(X)))
 
 
-def fold(X: Any) -> Any:
-    """Return an array of images, spectra or other samples of several dimensions with one sample per row.
+def fold(X: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Return an array of images or other samples of several dimensions as a matrix, and a sample's shape.
 
-    Lists of such samples become an array; everything else is returned as it is.
+    Lists of such samples become an array; everything else is returned as it is, and without a shape.
     """
     if isinstance(X, list | tuple) and len(X) and np.ndim(X[0]) > 1:
         X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.ndim > 2:
-        return X.reshape(len(X), -1)
-    return X
+        return X.reshape(len(X), -1), X.shape[1:]
+    return X, None
+
+
+def set_feature_shape(estimator: BaseEstimator, shape: tuple[int, ...] | None) -> None:
+    """Store the shape of a sample of several dimensions, or that samples are rows of a table."""
+    estimator.__dict__.pop("feature_shape_", None)
+    if shape is not None:
+        estimator.feature_shape_ = shape
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,7 @@ def set_features(estimator: BaseEstimator, names: Sequence[str] | None, n_featur
     """Store the number and the names of the features that an estimator learns from."""
     estimator.n_features_in_ = n_features
     estimator.__dict__.pop("feature_names_in_", None)
+    set_feature_shape(estimator, None)
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
