@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from maxnorm.estimators.frames import is_pandas
 from maxnorm.streams.stream import needs
 
 BLUE, RED, GREY = "#1f6feb", "#d1242f", "#8c959f"
@@ -20,19 +21,47 @@ def new_axes(ax: Any) -> Any:
     return pyplot.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def axes_grid(axes: Any, n_rows: int, n_columns: int, size: tuple[float, float]) -> Any:
-    """Return the axes of a grid as a flat array: those that are given, or those of a new figure."""
+def axes_grid(axes: Any, count: int, n_columns: int, size: tuple[float, float]) -> Any:
+    """Return at least ``count`` axes as a flat array: those that are given, or the grid of a new figure."""
     pyplot = needs("matplotlib.pyplot", "drawing pictures", "plot")
     if axes is None:
+        n_rows = math.ceil(count / n_columns)
         shape = (size[0] * n_columns, size[1] * n_rows)
         _, axes = pyplot.subplots(n_rows, n_columns, figsize=shape, squeeze=False, layout="constrained")
     flat = np.ravel(axes)
-    if len(flat) < n_rows * n_columns:
+    if len(flat) < count:
         raise ValueError(
-            f"axes has {len(flat)} axes, but the picture needs {n_rows * n_columns}; pass as many, or None "
-            "for a new figure"
+            f"axes has {len(flat)} axes, but the picture needs {count}; pass as many, or None for a new "
+            "figure"
         )
     return flat
+
+
+def with_defaults(artist: str, defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an artist: those that are given, and the defaults of the others.
+
+    Short names of options, such as ``lw``, are replaced by the names that the defaults have.
+    """
+    from matplotlib import cbook, image, lines, patches
+
+    kind = {"line": lines.Line2D, "bar": patches.Patch, "image": image.AxesImage}[artist]
+    return defaults | cbook.normalize_kwargs(given, kind)
+
+
+def count_on(axis: Any) -> None:
+    """Give an axis ticks at integers, whatever ticks it had before."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_formatter(ScalarFormatter())
+
+
+def count_bins_on(axis: Any, width: int) -> None:
+    """Label an axis of bins by the number of the first item of each bin."""
+    from matplotlib.ticker import FuncFormatter
+
+    if width > 1:
+        axis.set_major_formatter(FuncFormatter(lambda k, _: f"{round(k * width):,}"))
 
 
 def require(model: Any, attribute: str, picture: str) -> None:
@@ -84,9 +113,10 @@ def name_features(ax: Any, names: Any) -> None:
     ax.set_xlabel("feature")
 
 
-def name_rows(ax: Any, index: Any, rows_per_bin: int = 1) -> None:
-    """Label the horizontal or vertical axis of samples by the index of a data frame."""
+def name_rows(axis: Any, index: Any, rows_per_bin: int = 1) -> None:
+    """Label the axis of the samples by the index of a data frame, or by their positions if that is None."""
     if index is None:
+        count_bins_on(axis, rows_per_bin)
         return
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -94,13 +124,14 @@ def name_rows(ax: Any, index: Any, rows_per_bin: int = 1) -> None:
         row = round(position * rows_per_bin)
         return str(index[row]) if 0 <= row < len(index) else ""
 
-    ax.set_major_formatter(FuncFormatter(label))
-    ax.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axis.set_major_formatter(FuncFormatter(label))
+    axis.set_major_locator(MaxNLocator(nbins=5, integer=True))
 
 
 def labels_of(X: Any) -> Any:
-    """Return the index of a data frame unless it only counts the rows; None for other data."""
-    index = getattr(X, "index", None)
-    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+    """Return the index of a data frame of pandas unless it only counts the rows; None for other data."""
+    if not is_pandas(X):
         return None
-    return index if hasattr(index, "__len__") else None
+    index = X.index
+    counts_rows = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+    return None if counts_rows else index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +13,12 @@ from maxnorm.plot._figures import (
     as_image,
     axes_grid,
     check_shape,
+    count_on,
     is_image,
     name_features,
     new_axes,
     require,
+    with_defaults,
 )
 
 MOST_COMPONENTS = 12  # components that are drawn unless more are asked for
@@ -118,12 +119,13 @@ class ScreeDisplay:
         """
         ax = new_axes(ax)
         numbers = np.arange(1, len(self.values) + 1)
-        ax.bar(numbers, self.values, **{"color": BLUE, "label": "each component"} | kwargs)
+        defaults = {"color": BLUE, "label": "each component"}
+        ax.bar(numbers, self.values, **with_defaults("bar", defaults, kwargs))
         if self.cumulative is not None:
             ax.plot(numbers, self.cumulative, "o--", color=RED, markersize=4, label="cumulative")
             ax.set_ylim(0.0, 1.05)
             ax.legend(frameon=False)
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        count_on(ax.xaxis)
         ax.set(xlabel="component", ylabel=self.label)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -230,7 +232,8 @@ class ComponentsDisplay:
         estimator : estimator
             A fitted decomposition or completion.
         feature_shape : tuple of int, default=None
-            Shape of a sample, for example the height and width of an image.
+            Shape of a sample, for example the height and width of an image. None means the shape of the
+            samples in the array that the estimator was fitted on, if they have several dimensions.
         n_components : int, default=None
             Number of components. None means all, and at most 12.
         axes : array of Axes, default=None
@@ -247,6 +250,8 @@ class ComponentsDisplay:
         if n_components is not None and n_components < 1:
             raise ValueError(f"n_components must be an integer of at least 1, got {n_components!r}")
         shown = estimator.components_[: MOST_COMPONENTS if n_components is None else n_components]
+        if feature_shape is None:
+            feature_shape = getattr(estimator, "feature_shape_", None)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(shown, feature_shape=feature_shape, names=names).plot(axes=axes, **kwargs)
 
@@ -271,18 +276,13 @@ class ComponentsDisplay:
         as_images = is_image(self.feature_shape)
         n_columns = min(4, count) if as_images else 1
         size = (2.4, 2.4) if as_images else (6.4, 1.6)
-        flat = axes_grid(axes, math.ceil(count / n_columns), n_columns, size)
+        flat = axes_grid(axes, count, n_columns, size)
         for k, (component, ax) in enumerate(zip(self.components, flat, strict=False)):
             if as_images:
-                limit = float(np.abs(component).max()) or 1.0
-                settings = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} | kwargs
-                ax.imshow(as_image(component, self.feature_shape), **settings)
-                ax.set_axis_off()
+                self._draw_image(ax, component, **kwargs)
                 ax.set_title(f"component {k + 1}", fontsize=9)
             else:
-                ax.axhline(0.0, color=GREY, linewidth=0.8)
-                marker = "o" if len(component) <= 30 else None
-                ax.plot(component, **{"color": BLUE, "linewidth": 1.2, "marker": marker} | kwargs)
+                self._draw_line(ax, component, **kwargs)
                 ax.set_ylabel(f"component {k + 1}", fontsize=8)
                 ax.tick_params(labelbottom=k == count - 1)
         if not as_images:
@@ -291,6 +291,17 @@ class ComponentsDisplay:
             ax.set_visible(False)
         self.axes_, self.figure_ = flat[:count], flat[0].figure
         return self
+
+    def _draw_image(self, ax: Any, component: Any, **kwargs: Any) -> None:
+        limit = float(np.abs(component).max()) or 1.0
+        defaults = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+        ax.imshow(as_image(component, self.feature_shape), **with_defaults("image", defaults, kwargs))
+        ax.set_axis_off()
+
+    def _draw_line(self, ax: Any, component: Any, **kwargs: Any) -> None:
+        ax.axhline(0.0, color=GREY, linewidth=0.8)
+        defaults = {"color": BLUE, "linewidth": 1.2, "marker": "o" if len(component) <= 30 else None}
+        ax.plot(component, **with_defaults("line", defaults, kwargs))
 
 
 def components(
@@ -301,14 +312,17 @@ def components(
 ) -> ComponentsDisplay:
     """Draw the components of a model, as images or as lines.
 
-    Components of images need ``feature_shape``; others are drawn over the features, like spectra.
+    The components of a model that was fitted on an array of images are drawn as images. Others are drawn over
+    the features, like spectra, unless ``feature_shape`` is given.
 
     Parameters
     ----------
     model : estimator
         A fitted decomposition or completion.
     feature_shape : tuple of int, default=None
-        Shape of a sample, for example the height and width of an image.
+        Shape of a sample, for example the height and width of an image. None means the shape of the samples
+        in the array that the model was fitted on, if they have several dimensions. With one dimension,
+        ``(n_features,)``, components are drawn as lines.
     n_components : int, default=None
         Number of components. None means all, and at most 12.
     axes : array of Axes, default=None

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from maxnorm.plot._figures import BLUE, new_axes
+from maxnorm.plot._figures import BLUE, count_on, new_axes, with_defaults
 
 
 class ConvergenceDisplay:
@@ -93,10 +93,11 @@ class ConvergenceDisplay:
         ax = new_axes(ax)
         is_pass = len(self.n_samples) == 1 or bool((np.diff(self.n_samples) > 0).any())
         x = self.n_samples if is_pass else np.arange(1, len(self.loss) + 1)
-        ax.plot(x, self.loss, **{"color": BLUE, "marker": "o", "markersize": 3, "linewidth": 1.2} | kwargs)
+        defaults = {"color": BLUE, "marker": "o", "markersize": 3, "linewidth": 1.2}
+        ax.plot(x, self.loss, **with_defaults("line", defaults, kwargs))
         ax.set(xlabel="samples" if is_pass else "round over all samples", ylabel="mean loss of the samples")
         if not is_pass:
-            ax.xaxis.get_major_locator().set_params(integer=True)
+            count_on(ax.xaxis)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

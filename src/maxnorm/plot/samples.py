@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 
 from maxnorm.core.types import Array
+from maxnorm.estimators.validation import check_features
 from maxnorm.plot._figures import (
     BLUE,
     GREY,
@@ -14,16 +17,19 @@ from maxnorm.plot._figures import (
     as_image,
     axes_grid,
     check_shape,
+    count_bins_on,
     is_image,
     labels_of,
     name_features,
     name_rows,
     new_axes,
     require,
+    with_defaults,
 )
 from maxnorm.report_data import (
     Block,
     NoiseMap,
+    as_stream,
     decompose_blocks,
     feature_shape_of,
     model_deviations,
@@ -50,6 +56,8 @@ class NoiseDisplay:
         Number of samples in a row of the map, of which the largest error is shown.
     index : sequence or None, default=None
         Labels of the samples.
+    columns_per_bin : int, default=1
+        Number of features in a column of the map, of which the largest error is shown.
 
     Attributes
     ----------
@@ -79,12 +87,19 @@ class NoiseDisplay:
     ax_: Any
 
     def __init__(
-        self, deviations: Any, *, names: Any = None, rows_per_bin: int = 1, index: Any = None
+        self,
+        deviations: Any,
+        *,
+        names: Any = None,
+        rows_per_bin: int = 1,
+        index: Any = None,
+        columns_per_bin: int = 1,
     ) -> None:
         self.deviations = np.asarray(deviations, dtype=np.float64)
         self.names = names
         self.rows_per_bin = rows_per_bin
         self.index = index
+        self.columns_per_bin = columns_per_bin
         found = np.abs(self.deviations[np.nan_to_num(self.deviations) != 0.0])
         self.limit = max(3.0, float(np.quantile(found, 0.99))) if found.size else 3.0
 
@@ -116,16 +131,15 @@ class NoiseDisplay:
                 f"{type(estimator).__name__} with noise='capped'"
             )
         found = NoiseMap(estimator.n_features_in_, MOST_BINS)
-        for block in decompose_blocks(estimator, X):
+        for block in decompose_named(estimator, X):
             found.add(block)
-        scales = model_deviations(estimator)
-        scales = found.deviations if scales is None else np.where(scales > 0.0, scales, found.deviations)
-        names = None if feature_shape_of(X) else getattr(estimator, "feature_names_in_", None)
+        columns_per_bin = -(-estimator.n_features_in_ // MOST_COLUMNS)
         display = cls(
-            _fewer_columns(found.largest / scales),
-            names=names,
+            join_columns(found.largest / feature_deviations(estimator, found), columns_per_bin),
+            names=None if feature_shape_of(X) else getattr(estimator, "feature_names_in_", None),
             rows_per_bin=found.rows_per_bin,
             index=labels_of(X),
+            columns_per_bin=columns_per_bin,
         )
         return display.plot(ax=ax, **kwargs)
 
@@ -147,32 +161,47 @@ class NoiseDisplay:
         ax = new_axes(ax)
         from matplotlib import colormaps
         from matplotlib.patches import Patch
-        from matplotlib.ticker import FuncFormatter
 
         colours = colormaps["RdBu_r"].with_extremes(bad=GAP)
-        settings = {"cmap": colours, "vmin": -self.limit, "vmax": self.limit, "aspect": "auto"}
-        image = ax.imshow(
-            np.ma.masked_invalid(self.deviations), **settings | {"interpolation": "nearest"} | kwargs
-        )
+        defaults = {"cmap": colours, "vmin": -self.limit, "vmax": self.limit, "aspect": "auto"}
+        options = with_defaults("image", defaults | {"interpolation": "nearest"}, kwargs)
+        image = ax.imshow(np.ma.masked_invalid(self.deviations), **options)
         bar = ax.figure.colorbar(image, ax=ax, extend="both")
         bar.set_label("gross error, in standard deviations of the feature")
         if np.isnan(self.deviations).any():
             handle = Patch(facecolor=GAP, edgecolor="black", linewidth=0.5, label="missing")
             ax.legend(handles=[handle], loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
-        is_named = self.names is not None and len(self.names) == self.deviations.shape[1]
-        name_features(ax, self.names if is_named else None)
+        name_features(ax, self.names if self.columns_per_bin == 1 else None)
+        count_bins_on(ax.xaxis, self.columns_per_bin)
         ax.set_ylabel("sample")
-        if self.index is not None:
-            name_rows(ax.yaxis, self.index, self.rows_per_bin)
-        elif self.rows_per_bin > 1:
-            ax.yaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{round(k * self.rows_per_bin):,}"))
+        name_rows(ax.yaxis, self.index, self.rows_per_bin)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
-def _fewer_columns(values: Array) -> Array:
-    """Return a map with few enough columns, each with the largest magnitudes of successive columns."""
-    width = -(-values.shape[1] // MOST_COLUMNS)
+def decompose_named(model: Any, X: Any) -> Iterator[Block]:
+    """Yield the samples of X with their parts, after a check of the names of the features.
+
+    Blocks have no names. An online estimator compares the names itself, as it knows the stream of a block.
+    Others are replaced by a copy without names, which does not warn that the blocks have none.
+    """
+    stream = as_stream(X)
+    if hasattr(model, "feature_names_in_") and not hasattr(model, "partial_fit"):
+        n_features = model.n_features_in_ if stream.n_features is None else stream.n_features
+        check_features(model, stream.names, n_features, stream.title)
+        model = copy(model)
+        del model.feature_names_in_
+    return decompose_blocks(model, stream)
+
+
+def feature_deviations(model: Any, found: NoiseMap) -> Array:
+    """Return the standard deviation of each feature, that of the samples where the model has none."""
+    scales = model_deviations(model)
+    return found.deviations if scales is None else np.where(scales > 0.0, scales, found.deviations)
+
+
+def join_columns(values: Array, width: int) -> Array:
+    """Return a map whose columns have the entries of largest magnitude of so many successive columns."""
     if width == 1:
         return values
     starts = np.arange(0, values.shape[1], width)
@@ -184,7 +213,8 @@ def noise(model: Any, X: Any, ax: Any = None) -> NoiseDisplay:
     """Draw a map of the gross errors of samples, in standard deviations of each feature.
 
     Positive errors are red and negative ones blue, and missing entries are grey. Of a large X, each row of
-    the map is several samples, and shows the largest error among them. X is read in batches.
+    the map is several samples, and shows the largest error among them; of many features, each column is
+    several features. X is read in batches.
 
     Parameters
     ----------
@@ -305,7 +335,8 @@ class BeforeAfterDisplay:
         sample : int or sequence of int, default=None
             Positions of the samples in X. None means the sample with the largest gross errors.
         feature_shape : tuple of int, default=None
-            Shape of a sample. None means that of the samples if X is an array of images.
+            Shape of a sample. None means that of the samples if X, or what the estimator was fitted on, is an
+            array of images.
         axes : array of Axes, default=None
             The axes to draw in: three for each image, or one for each line. None means a new figure.
         **kwargs : dict
@@ -317,9 +348,9 @@ class BeforeAfterDisplay:
             The picture.
         """
         require(estimator, "decompose", "the parts of samples")
-        shape = check_shape(
-            feature_shape_of(X) if feature_shape is None else feature_shape, estimator.n_features_in_
-        )
+        if feature_shape is None:
+            feature_shape = feature_shape_of(X) or getattr(estimator, "feature_shape_", None)
+        shape = check_shape(feature_shape, estimator.n_features_in_)
         found = _worst(estimator, X) if sample is None else _chosen(estimator, X, np.atleast_1d(sample))
         samples = sorted(found) if sample is None else [int(i) for i in np.atleast_1d(sample)]
         index = labels_of(X)
@@ -349,7 +380,7 @@ class BeforeAfterDisplay:
         """
         count = len(self.samples)
         if is_image(self.feature_shape):
-            flat = axes_grid(axes, count, 3, (2.6, 2.6))[: 3 * count]
+            flat = axes_grid(axes, 3 * count, 3, (2.6, 2.6))[: 3 * count]
             for k in range(count):
                 self._draw_images(flat[3 * k : 3 * k + 3], k, **kwargs)
         else:
@@ -375,7 +406,7 @@ class BeforeAfterDisplay:
             (grey, grey, signed),
             strict=True,
         ):
-            ax.imshow(np.ma.masked_invalid(part), **options | kwargs)
+            ax.imshow(np.ma.masked_invalid(part), **with_defaults("image", options, kwargs))
             ax.set(xticks=[], yticks=[], title=name)
         axes[0].set_ylabel(f"sample {self.labels[k]}")
 
@@ -383,8 +414,10 @@ class BeforeAfterDisplay:
         measured, low_rank, errors = self.measured[k], self.low_rank[k], self.noise[k]
         wrong = np.flatnonzero((errors != 0.0) & ~np.isnan(measured))
         gaps = np.flatnonzero(np.isnan(measured))
-        ax.plot(measured, **{"color": GREY, "linewidth": 1.0, "label": PARTS[0]} | kwargs)
-        ax.plot(low_rank, **{"color": BLUE, "linewidth": 1.4, "linestyle": "--", "label": PARTS[1]} | kwargs)
+        before = {"color": GREY, "linewidth": 1.0, "label": PARTS[0]}
+        after = {"color": BLUE, "linewidth": 1.4, "linestyle": "--", "label": PARTS[1]}
+        ax.plot(measured, **with_defaults("line", before, kwargs))
+        ax.plot(low_rank, **with_defaults("line", after, kwargs))
         ax.plot(wrong, measured[wrong], "x", color=RED, label=PARTS[2])
         if gaps.size:
             ax.plot(gaps, low_rank[gaps], "o", mfc="none", color=BLUE, markersize=4, label="missing, filled")
@@ -395,12 +428,12 @@ class BeforeAfterDisplay:
 
 def _worst(model: Any, X: Any) -> dict[int, tuple[Array, Array, Array]]:
     """Return the parts of the sample with the largest gross errors, in deviations of the features."""
-    scales, best, largest = model_deviations(model), {}, -1.0
-    for block in decompose_blocks(model, X):
-        if scales is None or not (scales > 0.0).all():
+    scales, best, largest = None, {}, -1.0
+    for block in decompose_named(model, X):
+        if scales is None:  # the first block stands for all samples where the model has no deviations
             first = NoiseMap(block.values.shape[1], 2)
             first.add(block)
-            scales = first.deviations
+            scales = feature_deviations(model, first)
         row, total = block.worst(scales)
         if total > largest:
             best, largest = {row: _parts(block, row)}, total
@@ -412,7 +445,7 @@ def _chosen(model: Any, X: Any, rows: Any) -> dict[int, tuple[Array, Array, Arra
     if rows.dtype.kind not in "iu" or rows.ndim != 1 or not rows.size or (rows < 0).any():
         raise ValueError(f"sample must be one or several positions in X, from 0 on, got {rows.tolist()!r}")
     found: dict[int, tuple[Array, Array, Array]] = {}
-    for block in decompose_blocks(model, X):
+    for block in decompose_named(model, X):
         stop = block.first + len(block.values)
         found |= {int(i): _parts(block, int(i)) for i in rows if block.first <= i < stop}
         if len(found) == len(set(rows.tolist())):
@@ -446,7 +479,8 @@ def before_after(
     sample : int or sequence of int, default=None
         Positions of the samples in X. None means the sample with the largest gross errors.
     feature_shape : tuple of int, default=None
-        Shape of a sample. None means that of the samples if X is an array of images.
+        Shape of a sample. None means that of the samples if X, or what the model was fitted on, is an array
+        of images.
     axes : array of Axes, default=None
         The axes to draw in: three for each image, or one for each line. None means a new figure.
 
@@ -561,7 +595,8 @@ class ScoresDisplay:
             The picture.
         """
         ax = new_axes(ax)
-        ax.plot(self.scores, **{"color": BLUE, "linewidth": 0.9, "label": "score"} | kwargs)
+        defaults = {"color": BLUE, "linewidth": 0.9, "label": "score"}
+        ax.plot(self.scores, **with_defaults("line", defaults, kwargs))
         if self.threshold is not None:
             ax.axhline(self.threshold, color=GREY, linestyle="--", label="threshold")
             ax.plot(
