@@ -15,12 +15,23 @@ from importlib import import_module
 
 from numpydoc.validate import ERROR_MSGS, validate
 
-MODULES = ("maxnorm", "maxnorm.metrics", "maxnorm.datasets", "maxnorm.plot")
+MODULES = (
+    "maxnorm",
+    "maxnorm.datasets",
+    "maxnorm.metrics",
+    "maxnorm.plot",
+    "maxnorm.streams",
+    "maxnorm.video",
+)
 EXTENSION_POINTS = (
     ("maxnorm.core.noise", "Noise"),
     ("maxnorm.core.norms", "FactorNorm"),
     ("maxnorm.learner", "Learner"),
+    ("maxnorm.learner", "Progress"),
     ("maxnorm.learner", "StepResult"),
+    ("maxnorm.learner", "flush"),
+    ("maxnorm.learner", "learn"),
+    ("maxnorm.learner", "take"),
 )
 
 # RT02 forbids a name for a single return value. Such names are the convention of scikit-learn

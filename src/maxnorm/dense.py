@@ -83,6 +83,24 @@ class DenseLearner(Learner):
     The attributes are those of :class:`maxnorm.MaxNormDecomposition`, which documents them. ``init`` is the
     first basis with components in rows, or None for a random one; ``missing_lambda2`` is the 1/c of Eq.
     (5.1).
+
+    See Also
+    --------
+    maxnorm.learner.Learner : What every learner has, with an example.
+    maxnorm.MaxNormDecomposition : The estimator, which makes such a learner from its parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import learn
+    >>> X = np.random.default_rng(0).standard_normal((200, 2)) @ np.ones((2, 10))
+    >>> X[5, 3] = 100.0
+    >>> learner = DenseLearner(n_components=2)
+    >>> state, _ = learn(learner, learner.start(10, X.dtype, seed=0), Batch(X))
+    >>> np.argwhere(learner.encode(Batch(X), state).E > 50.0).tolist()
+    [[5, 3]]
     """
 
     n_components: int | Auto | None = None

@@ -328,6 +328,38 @@ class WrappedLearner(Learner):
     """A learner that passes every call on to another one, as a base for learners that change some of them.
 
     Further methods of the wrapped learner, such as the predictions of completion, are passed on as well.
+
+    Attributes
+    ----------
+    learner : Learner
+        The learner to which calls are passed on.
+
+    See Also
+    --------
+    maxnorm.MaxNormDecomposition.make_learner : The method that an estimator overrides to wrap its learner.
+
+    Examples
+    --------
+    A learner whose batches have at most ten rows, and an estimator that uses it:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from maxnorm import MaxNormDecomposition
+    >>> from maxnorm.learner import WrappedLearner
+    >>> @dataclass(frozen=True, eq=False)
+    ... class SmallBatches(WrappedLearner):
+    ...     def rows_needed(self, state):
+    ...         return min(10, self.learner.rows_needed(state))
+    ...
+    ...     def plan(self, state, rows, last):
+    ...         state, size = self.learner.plan(state, rows[:10], last or len(rows) >= 10)
+    ...         return state, min(10, size)
+    >>> class Careful(MaxNormDecomposition):
+    ...     def make_learner(self):
+    ...         return SmallBatches(super().make_learner())
+    >>> X = np.random.default_rng(0).standard_normal((40, 2)) @ np.ones((2, 10))
+    >>> Careful(2, random_state=0).partial_fit(X).n_iter_
+    4
     """
 
     learner: Learner
@@ -430,7 +462,34 @@ Watcher = Callable[[StepResult], object]
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """A state, and the rows that have arrived since but do not fill a batch yet."""
+    """A state, and the rows that have arrived since but do not fill a batch yet.
+
+    It is immutable: :func:`take` and :func:`flush` return a new one.
+
+    Attributes
+    ----------
+    state : State
+        What has been learnt.
+    waiting : list of Batch
+        The rows that wait.
+
+    See Also
+    --------
+    take : Learns from rows that have arrived.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import Progress, take
+    >>> learner = DenseLearner(n_components=2, batch_size=20)
+    >>> progress = Progress(learner.start(n_features=10, dtype=np.dtype(float), seed=0))
+    >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
+    >>> progress = take(learner, progress, Batch(X))
+    >>> progress.state.n_samples, progress.n_waiting
+    (40, 10)
+    """
 
     state: State
     waiting: list[Batch] = field(default_factory=list)
@@ -478,9 +537,46 @@ def check_state(state: State) -> None:
 def learn(
     learner: Learner, state: State, rows: Batch, *, last: bool = True, watch: Watcher | None = None
 ) -> tuple[State, Batch]:
-    """Learn from rows batch by batch; return the new state and the rows that do not fill a batch.
+    """Learn from rows batch by batch.
 
-    If the rows are the ``last`` ones, all of them are learnt from. ``watch`` is called after every step.
+    The arguments are not changed. How the rows are cut into batches is decided by the learner.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner.
+    state : State
+        What has been learnt so far.
+    rows : Batch
+        The samples.
+    last : bool, default=True
+        Whether no more rows follow, so that all of these rows are learnt from.
+    watch : callable, default=None
+        Called with a :class:`StepResult` after every step.
+
+    Returns
+    -------
+    state : State
+        What has been learnt.
+    rest : Batch
+        The rows that do not fill a batch; none if the rows are the last ones.
+
+    See Also
+    --------
+    take : Learns from rows that arrive in several calls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import learn
+    >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
+    >>> learner = DenseLearner(n_components=2, batch_size=20)
+    >>> state = learner.start(n_features=10, dtype=X.dtype, seed=0)
+    >>> state, rest = learn(learner, state, Batch(X), last=False)
+    >>> state.n_samples, len(rest)
+    (40, 10)
     """
     p, d = state.L.shape
     with limited_blas(max(BATCHES.entries // p, 10), p, d):
@@ -501,7 +597,45 @@ def learn(
 
 
 def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
-    """Learn from rows that have arrived, in any number; those that do not fill a batch wait for more."""
+    """Learn from rows that have arrived, in any number; those that do not fill a batch wait for more.
+
+    How rows are divided into calls makes no difference in the end. Rows that wait are copied, so that the
+    caller may reuse their memory.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner.
+    progress : Progress
+        What has been learnt so far, and the rows that wait.
+    rows : Batch
+        The samples that have arrived.
+    watch : callable, default=None
+        Called with a :class:`StepResult` after every step.
+
+    Returns
+    -------
+    Progress
+        What has been learnt, and the rows that wait now.
+
+    See Also
+    --------
+    flush : Learns from the rows that wait.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import Progress, take
+    >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
+    >>> learner = DenseLearner(n_components=2, batch_size=20)
+    >>> progress = Progress(learner.start(n_features=10, dtype=X.dtype, seed=0))
+    >>> for rows in np.array_split(X, 7):
+    ...     progress = take(learner, progress, Batch(rows))
+    >>> progress.state.n_samples, progress.n_waiting
+    (40, 10)
+    """
     if progress.n_waiting + len(rows) >= learner.rows_needed(progress.state):
         rows = Batch.join([*progress.waiting, rows])
         state, rest = learn(learner, progress.state, rows, last=False, watch=watch)
@@ -513,7 +647,41 @@ def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | Non
 
 
 def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) -> Progress:
-    """Learn from the rows that wait for the rest of their batch, as if no more followed."""
+    """Learn from the rows that wait for the rest of their batch, as if no more followed.
+
+    This ends a pass over the data. More rows may follow nevertheless.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner.
+    progress : Progress
+        What has been learnt so far, and the rows that wait.
+    watch : callable, default=None
+        Called with a :class:`StepResult` after every step.
+
+    Returns
+    -------
+    Progress
+        What has been learnt; no rows wait.
+
+    See Also
+    --------
+    take : Learns from rows that have arrived.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import Progress, flush, take
+    >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
+    >>> learner = DenseLearner(n_components=2, batch_size=20)
+    >>> progress = Progress(learner.start(n_features=10, dtype=X.dtype, seed=0))
+    >>> progress = flush(learner, take(learner, progress, Batch(X)))
+    >>> progress.state.n_samples, progress.n_waiting
+    (50, 0)
+    """
     if not progress.waiting:
         return Progress(progress.state)
     rows = Batch.join(progress.waiting)

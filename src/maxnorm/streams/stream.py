@@ -18,7 +18,24 @@ LARGEST_CHUNK_ENTRIES = 8 * READ_ENTRIES  # the largest chunk of a file that is 
 
 
 class StreamError(ValueError):
-    """A source of samples cannot be read; the message names the source, the place and the reason."""
+    """A source of samples cannot be read.
+
+    The message names the source, the place and the reason. It is a ``ValueError``, so that code that expects
+    one for bad data needs no change.
+
+    See Also
+    --------
+    maxnorm.open_stream : Opens a source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm import open_stream
+    >>> open_stream(np.zeros((2, 3)), columns=["mass"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    maxnorm.streams.stream.StreamError: array: no column 'mass'; the columns have no names, so ...
+    """
 
 
 class NotInstalled(ImportError):
