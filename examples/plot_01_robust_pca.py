@@ -18,7 +18,7 @@ from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from maxnorm import MaxNormDecomposition
+from maxnorm import MaxNormDecomposition, plot
 
 wine = load_wine(as_frame=True)
 clean = wine.data
@@ -38,8 +38,14 @@ parts = model.decompose(table)
 errors = np.asarray(parts.noise) != 0
 
 # %%
-# Which entries does it reject? Ordinary entries that are rare for their wine are rejected as well, because
-# nothing but their size tells a rare value from a wrong one. Look at the largest errors first.
+# Which entries does it reject? :func:`maxnorm.plot.noise` draws them all.
+
+display = plot.noise(model, table)
+plt.show()
+
+# %%
+# Ordinary entries that are rare for their wine are rejected as well, because nothing but their size tells a
+# rare value from a wrong one. Look at the largest errors first.
 
 found = errors & wrong
 print(f"wrong entries found: {found.sum()} of {wrong.sum()}")

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV
 
-from maxnorm import MaxNormDecomposition
+from maxnorm import MaxNormDecomposition, plot
 
 rng = np.random.default_rng(0)
 channels = np.linspace(0.0, 1.0, 100)
@@ -47,20 +47,15 @@ for name, data in (("clean", spectra), ("with spikes", spiky)):
 # Look at the scree plot
 # ----------------------
 # The variances of the components in decreasing order fall steeply after the last one that matters. With
-# spikes PCA has no such step: its components describe spikes, one after the other. (Shares below 1e-7 are
-# drawn at 1e-7.)
+# spikes PCA has no such step: its components describe spikes, one after the other.
+# The robust model may have twelve components as well, and uses six. :func:`maxnorm.plot.scree` draws the
+# models of scikit-learn, too.
 
 robust = MaxNormDecomposition(n_components=12, random_state=0).fit(spiky)
-pca = PCA(12).fit(spiky)
-
-fig, axis = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
-numbers = np.arange(1, 13)
-axis.axvline(6, color="0.8", linewidth=8, zorder=0)
-axis.semilogy(numbers, pca.explained_variance_ratio_, "s-", color="tab:orange", label="PCA")
-shares = robust.explained_variance_ratio_
-axis.semilogy(numbers[: len(shares)], np.maximum(shares, 1e-7), "o-", color="tab:blue", label="robust")
-axis.set(xlabel="component", ylabel="share of the variance", title="Spectra with spikes", ylim=(4e-8, 2.0))
-axis.legend(frameon=False)
+fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+for axis, model in zip(axes, (PCA(12).fit(spiky), robust), strict=True):
+    plot.scree(model, ax=axis)
+    axis.set(title=f"{type(model).__name__}, spectra with spikes", yscale="log", ylim=(1e-5, 2.0))
 plt.show()
 
 # %%

@@ -12,13 +12,16 @@ sensor is to blame?
 # Twelve sensors in different units follow three slow loads of a plant. We add what happens in real logs:
 # single spikes, gaps, and a temperature sensor that is stuck at one plausible value for three hours.
 
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score
 
-from maxnorm import AnomalyDetector
+from maxnorm import AnomalyDetector, plot
 
 rng = np.random.default_rng(0)
 n = 3000
@@ -78,7 +81,8 @@ blamed = found.entries[found.entries["row"].between(2000, 2179)]
 print("blamed while the temperature sensor was stuck:", blamed["feature"].value_counts().to_dict())
 
 # %%
-# The picture shows the hours around the stuck sensor, and the scores of all rows.
+# The picture shows the hours around the stuck sensor, and the scores of all rows: spikes, and the rows in
+# which the stuck sensor was noticed, are below the threshold of the detector.
 
 expected = detector.deviations(log).expected[:, names.index("temperature")]
 fig, (above, below) = plt.subplots(2, 1, figsize=(9, 5.5), layout="constrained")
@@ -92,14 +96,20 @@ above.set(title="A stuck sensor", ylabel="temperature")
 above.legend(frameon=False, ncols=3, loc="upper left", fontsize=9)
 above.set_ylim(top=above.get_ylim()[1] + 12)
 
-scores = -detector.score_samples(log)
-below.plot(log.index, scores, color="0.75", linewidth=0.7)
-below.plot(log.index[wrong], scores[wrong], "o", markersize=4, color="tab:orange", label="rows with spikes")
-below.plot(log.index[stuck], scores[stuck], "o", markersize=4, color="tab:red", label="stuck sensor")
-below.axhline(-detector.offset_, color="black", linestyle="--", linewidth=1, label="limit of an alarm")
-below.set(title="Scores of all rows", ylabel="score", yscale="symlog")
-below.legend(frameon=False, ncols=3, fontsize=9)
+plot.scores(detector, log, ax=below)
+below.set(title="Scores of all rows", xlabel="time", yscale="symlog")
+below.legend(frameon=False, ncols=3, loc="upper left", fontsize=9)
+below.set_ylim(top=30.0)
 plt.show()
+
+# %%
+# The same for colleagues without Python: one page with the unusual rows, the sensors that are to blame and
+# the pictures, which needs no other file.
+
+with tempfile.TemporaryDirectory() as folder:
+    page = Path(folder) / "report.html"
+    detector.report(page, log)
+    print(f"{page.name}: {page.stat().st_size / 1e3:.0f} kB")
 
 # %%
 # With your own log, ``pd.read_csv`` and these two calls are all. For a stream use

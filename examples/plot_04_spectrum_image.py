@@ -18,7 +18,7 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 
-from maxnorm import MaxNormDecomposition
+from maxnorm import MaxNormDecomposition, plot
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # importing HyperSpy warns of its own dependencies
@@ -54,6 +54,15 @@ signal.decomposition(algorithm=model, normalize_poissonian_noise=True, print_inf
 rank = signal.learning_results.output_dimension = model.n_components_
 robust = signal.get_decomposition_model().data
 print(f"rank found: {rank}")
+
+# %%
+# Each component is a spectrum, and has a map that shows how much of it is in each pixel. One display draws
+# lines or, with the shape of the image, images.
+
+found = signal.learning_results
+spectra = plot.ComponentsDisplay(found.factors[:, :rank].T).plot()
+maps = plot.ComponentsDisplay(found.loadings[:, :rank].T, feature_shape=signal.data.shape[:2]).plot()
+plt.show()
 
 # %%
 # HyperSpy's own decomposition is a singular value decomposition. We tell it the rank.

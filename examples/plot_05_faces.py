@@ -20,7 +20,7 @@ from skimage.data import astronaut, lfw_subset
 from skimage.transform import resize
 from sklearn.decomposition import PCA
 
-from maxnorm import MaxNormDecomposition
+from maxnorm import MaxNormDecomposition, plot
 
 face = resize(rgb2gray(astronaut())[20:200, 145:295], (48, 40), anti_aliasing=True)
 height, width = face.shape
@@ -74,26 +74,30 @@ for name, images in results.items():
 # %%
 # Before and after
 # ----------------
-# PCA smears the covers of all photographs over each of them. The robust result has the light of the
-# photograph and a whole face. What it took away is in ``parts.noise``.
+# :func:`maxnorm.plot.before_after` draws photographs, the light of the photograph on a whole face, and what
+# was taken away.
 
-columns = [3, 12, 25, 47, 60]
-rows = {
-    "photograph": photographs,
-    "PCA, 3 components": by_pca,
-    "robust": parts.low_rank,
-    "taken away": parts.noise,
-    "truth": clean,
-}
-fig, axes = plt.subplots(len(rows), len(columns), figsize=(7.2, 8.6), layout="constrained")
+chosen = [3, 12, 25]
+display = plot.before_after(model, photographs, sample=chosen)
+plt.show()
+
+# %%
+# PCA smears the covers of all photographs over each of them.
+
+fig, axes = plt.subplots(3, 3, figsize=(6.2, 7.6), layout="constrained")
+rows = {"PCA, 3 components": by_pca, "robust": parts.low_rank, "truth": clean}
 for line, (title, images) in zip(axes, rows.items(), strict=True):
-    for axis, i in zip(line, columns, strict=True):
-        if title == "taken away":
-            axis.imshow(images[i], cmap="RdBu", vmin=-0.8, vmax=0.8)
-        else:
-            axis.imshow(images[i], cmap="gray", vmin=0.0, vmax=1.0)
+    for axis, i in zip(line, chosen, strict=True):
+        axis.imshow(images[i], cmap="gray", vmin=0.0, vmax=1.0)
         axis.set(xticks=[], yticks=[])
     line[0].set_ylabel(title)
+plt.show()
+
+# %%
+# The components are images, too: each is a way in which the light changes. The model remembers the shape of
+# the photographs that it was fitted on.
+
+display = plot.components(model)
 plt.show()
 
 # %%
