@@ -75,33 +75,34 @@ print(
 
 start = time.perf_counter()
 again = MaxNormDecomposition(n_components=rank, random_state=0).fit(open_stream(path, batch_size=1000))
-seconds = time.perf_counter() - start
-rate = path.stat().st_size / seconds / 1e6
-print(f"{n / seconds:,.0f} rows per second, {rate:.0f} MB per second")
-print(f"at this rate, 20 GB of such rows would take about {20_000 / rate / 60:.0f} minutes")
+print(f"{time.perf_counter() - start:.1f} seconds for {n:,} rows")
 
 # %%
-# Is it right to multiply? A larger file is the same loop for longer, and the model has a fixed size, so that
-# memory should stay and time should grow in proportion. We have compared this file with one of 2 GB, made
-# in the same way with ``n = 5_000_000``, by the command
+# These seconds cannot simply be multiplied. The fit first reads the file for some thousand rows from
+# everywhere in it, starts the model from them, which takes the same few seconds for every large file, and
+# then reads the file again to learn from all rows. From there on, a larger file is the same loop for longer,
+# and the model has a fixed size. We have therefore compared this file with one of 2 GB, made in the same way
+# with ``n = 5_000_000``, by the command
 #
 # .. code-block:: console
 #
 #    $ OMP_NUM_THREADS=1 maxnorm fit measurement.npy --rank 5 --model measurement.maxnorm
 #
-# on one core of an ordinary server:
+# The times are those of two runs on one core of a server that was busy with other work as well:
 #
-# ===========  ============  =======  =======================================
-# file         rows          seconds  peak memory of the process, all included
-# ===========  ============  =======  =======================================
-# 50 MB        125,000       3.6      323 MB
-# 2 GB         5,000,000     30       327 MB
-# ===========  ============  =======  =======================================
+# ======  =========  =========  ===========
+# file    rows       seconds    peak memory
+# ======  =========  =========  ===========
+# 50 MB   125,000    5 and 6    331 MB
+# 2 GB    5,000,000  21 and 41  362 MB
+# ======  =========  =========  ===========
 #
-# Most of the memory, and two of the seconds, are Python and its libraries. 66 MB per second make five minutes
-# for 20 GB. This figure is an extrapolation: we have not run it on 20 GB, and the file of 2 GB was still in
-# the cache of the operating system. A disk that reads less than 66 MB per second sets the pace itself,
-# compressed and text files are slower to read, and more features or components take longer per row.
+# The memory is that of the whole process with Python, its libraries and the part of the file that is mapped.
+# What the process itself had allocated was 162 MB after half a million rows, and still at the end. Ten times
+# the rows of the second file make 3 to 7 minutes for 20 GB. This is an extrapolation: we have not run it on
+# 20 GB, and a file of 2 GB stays in the cache of the operating system, so that it is read from the disk once
+# at most. One of 20 GB is read twice, and a slow disk may take longer to read it than the model to learn from
+# it. Compressed files and text are slower to read, and more features or components take longer per row.
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
