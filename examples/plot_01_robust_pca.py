@@ -40,6 +40,7 @@ errors = np.asarray(parts.noise) != 0
 # %%
 # Which entries does it reject? :func:`maxnorm.plot.noise` draws them all.
 
+# sphinx_gallery_thumbnail_number = 2
 display = plot.noise(model, table)
 plt.show()
 

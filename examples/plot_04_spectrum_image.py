@@ -59,6 +59,7 @@ print(f"rank found: {rank}")
 # Each component is a spectrum, and has a map that shows how much of it is in each pixel. One display draws
 # lines or, with the shape of the image, images.
 
+# sphinx_gallery_thumbnail_number = 3
 found = signal.learning_results
 spectra = plot.ComponentsDisplay(found.factors[:, :rank].T).plot()
 maps = plot.ComponentsDisplay(found.loadings[:, :rank].T, feature_shape=signal.data.shape[:2]).plot()
