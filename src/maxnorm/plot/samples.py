@@ -167,7 +167,7 @@ class NoiseDisplay:
         options = with_defaults("image", defaults | {"interpolation": "nearest"}, kwargs)
         image = ax.imshow(np.ma.masked_invalid(self.deviations), **options)
         bar = ax.figure.colorbar(image, ax=ax, extend="both")
-        bar.set_label("gross error, in standard deviations")
+        bar.set_label("gross error, in deviations")
         if np.isnan(self.deviations).any():
             handle = Patch(facecolor=GAP, edgecolor="black", linewidth=0.5, label="missing")
             ax.legend(handles=[handle], loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
