@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import copy
 from typing import Any, Self
 
 import numpy as np
 
 from maxnorm.core.types import Array
-from maxnorm.estimators.validation import check_features
 from maxnorm.plot._figures import (
     BLUE,
     GREY,
@@ -29,7 +26,6 @@ from maxnorm.plot._figures import (
 from maxnorm.report_data import (
     Block,
     NoiseMap,
-    as_stream,
     decompose_blocks,
     feature_shape_of,
     model_deviations,
@@ -131,7 +127,7 @@ class NoiseDisplay:
                 f"{type(estimator).__name__} with noise='capped'"
             )
         found = NoiseMap(estimator.n_features_in_, MOST_BINS)
-        for block in decompose_named(estimator, X):
+        for block in decompose_blocks(estimator, X):
             found.add(block)
         columns_per_bin = -(-estimator.n_features_in_ // MOST_COLUMNS)
         display = cls(
@@ -177,21 +173,6 @@ class NoiseDisplay:
         name_rows(ax.yaxis, self.index, self.rows_per_bin)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def decompose_named(model: Any, X: Any) -> Iterator[Block]:
-    """Yield the samples of X with their parts, after a check of the names of the features.
-
-    Blocks have no names. An online estimator compares the names itself, as it knows the stream of a block.
-    Others are replaced by a copy without names, which does not warn that the blocks have none.
-    """
-    stream = as_stream(X)
-    if hasattr(model, "feature_names_in_") and not hasattr(model, "partial_fit"):
-        n_features = model.n_features_in_ if stream.n_features is None else stream.n_features
-        check_features(model, stream.names, n_features, stream.title)
-        model = copy(model)
-        del model.feature_names_in_
-    return decompose_blocks(model, stream)
 
 
 def feature_deviations(model: Any, found: NoiseMap) -> Array:
@@ -429,7 +410,7 @@ class BeforeAfterDisplay:
 def _worst(model: Any, X: Any) -> dict[int, tuple[Array, Array, Array]]:
     """Return the parts of the sample with the largest gross errors, in deviations of the features."""
     scales, best, largest = None, {}, -1.0
-    for block in decompose_named(model, X):
+    for block in decompose_blocks(model, X):
         if scales is None:  # the first block stands for all samples where the model has no deviations
             first = NoiseMap(block.values.shape[1], 2)
             first.add(block)
@@ -445,7 +426,7 @@ def _chosen(model: Any, X: Any, rows: Any) -> dict[int, tuple[Array, Array, Arra
     if rows.dtype.kind not in "iu" or rows.ndim != 1 or not rows.size or (rows < 0).any():
         raise ValueError(f"sample must be one or several positions in X, from 0 on, got {rows.tolist()!r}")
     found: dict[int, tuple[Array, Array, Array]] = {}
-    for block in decompose_named(model, X):
+    for block in decompose_blocks(model, X):
         stop = block.first + len(block.values)
         found |= {int(i): _parts(block, int(i)) for i in rows if block.first <= i < stop}
         if len(found) == len(set(rows.tolist())):
