@@ -1,7 +1,9 @@
-"""The Python code in the README and the documentation runs, and links between pages lead to files."""
+"""The Python code of the README and the documentation prints what the pages say, and links lead to files."""
 
+import io
 import re
 import shlex
+from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +22,9 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/guide").glob("*.md")),
 ]
+# Python code, and the block of text that follows it directly, if any, which is its output.
+CODE_AND_OUTPUT = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
+DECIMAL = re.compile(r"[-+]?\d+\.\d*(?:e[-+]?\d+)?")
 NAMES = {"ids": lambda page: str(page.relative_to(ROOT))}
 
 
@@ -28,8 +33,29 @@ def test_the_python_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
     with mock.patch.dict(NOISES), mock.patch.dict(READERS_OF_ONE_ARRAY):  # which a page may extend
-        for code in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
-            exec(compile(code, str(page), "exec"), namespace)
+        for code, output in CODE_AND_OUTPUT.findall(page.read_text()):
+            with redirect_stdout(io.StringIO()) as printed:
+                exec(compile(code, str(page), "exec"), namespace)
+            if output:
+                assert_printed(printed.getvalue(), output)
+
+
+def assert_printed(printed, expected):
+    """Compare two texts: words and whole numbers exactly, and decimal fractions within a tenth."""
+    assert DECIMAL.sub("x", printed).split() == DECIMAL.sub("x", expected).split(), printed
+    found, wanted = (np.array(DECIMAL.findall(text), dtype=float) for text in (printed, expected))
+    np.testing.assert_allclose(found, wanted, rtol=0.1, atol=0.011, err_msg=printed)
+
+
+@pytest.mark.parametrize("printed", ["2 of 3, 0.52", "2 of 3, 0.48", "2  of\n3, 0.50"])
+def test_printed_decimal_fractions_may_differ_a_little(printed):
+    assert_printed(printed, "2 of 3, 0.50")
+
+
+@pytest.mark.parametrize("printed", ["2 of 4, 0.50", "2 of 3, 0.60", "2 of 3", "2 in 3, 0.50", ""])
+def test_other_differences_of_printed_text_are_noticed(printed):
+    with pytest.raises(AssertionError):
+        assert_printed(printed, "2 of 3, 0.50")
 
 
 def test_the_commands_of_the_readme_run_after_its_code(tmp_path, monkeypatch):
