@@ -225,11 +225,15 @@ def run_tables():
     table = Table(title="mean area under the ROC curve, and mean average precision")
     for title in ("tables", "number", *peers, "AnomalyDetector"):
         table.add_column(title, justify="left" if title == "tables" else "right")
-    everything = []
+    everything, failures = [], dict.fromkeys(peers, 0)
     for title, tables in (("planted outliers", planted_tables()), ("rare classes (KEEL)", keel_tables())):
         results = []
         for _, X, is_outlier in tables:
-            scores = [peer_scores(make, X) for make in peers.values()]
+            scores = []
+            for name, make in peers.items():
+                found = peer_scores(make, X)
+                failures[name] += found is None
+                scores.append(np.zeros(len(X)) if found is None else found)
             scores.append(-AnomalyDetector(random_state=0).fit(X).score_samples(X))
             results.append(
                 [(roc_auc_score(is_outlier, one), average_precision_score(is_outlier, one)) for one in scores]
@@ -238,14 +242,16 @@ def run_tables():
         add_means(table, title, results)
     add_means(table, "all", everything)
     CONSOLE.print(table)
+    failed = ", ".join(f"{name} in {count}" for name, count in failures.items() if count) or "none"
+    CONSOLE.print(f"detectors that raised an error, which counts as an area of 0.5: {failed}")
 
 
 def peer_scores(make, X):
-    """Return the scores of a detector of PyOD; zero if it fails."""
+    """Return the scores of a detector of PyOD, or None if it raises an error."""
     try:
         return np.nan_to_num(make().fit(X).decision_scores_, posinf=1e300)
     except ValueError:
-        return np.zeros(len(X))
+        return None
 
 
 def add_means(table, title, results):
