@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import maxnorm
 from commands import assert_fails, run, run_successfully
@@ -219,8 +220,36 @@ def test_decompose_without_a_model_fits_one_first(folder, data):
     assert relative_error(data.low_rank, read_rows(folder / "a.csv.gz")) < 0.01
 
 
+def test_decompose_repairs_gross_errors_and_gaps_and_keeps_the_other_values(folder, data):
+    X = data.X.copy()
+    X[np.random.default_rng(1).random(X.shape) < 0.05] = np.nan
+    np.save(folder / "gaps.npy", X)
+    run_successfully(*fit_command(), folder=folder)
+    command = ("decompose", "gaps.npy", "--model", "m.maxnorm", "--repaired", "r.csv", "--noise", "e.npy")
+    run_successfully(*command, folder=folder)
+    repaired, replaced = read_rows(folder / "r.csv"), (np.load(folder / "e.npy") != 0.0) | np.isnan(X)
+    np.testing.assert_array_equal(repaired[~replaced], X[~replaced])
+    expected = maxnorm.load(folder / "m.maxnorm").decompose(X).low_rank
+    np.testing.assert_allclose(repaired[replaced], expected[replaced], rtol=1e-5, atol=1e-6)
+    assert relative_error(data.low_rank, repaired) < 0.01
+
+
+def test_decompose_repairs_a_csv_file_and_keeps_the_names_of_its_columns(folder):
+    run_successfully("decompose", "x.csv", "--rank", 3, "--repaired", "r.csv", folder=folder)
+    assert open_stream(folder / "r.csv").names == open_stream(folder / "x.csv").names
+
+
+def test_decompose_repairs_a_sparse_file(folder, data):
+    X = np.where(np.arange(30) < 25, data.X[:500], 0.0)
+    sparse.save_npz(folder / "sparse.npz", sparse.csr_array(X))
+    run_successfully("decompose", "sparse.npz", "--rank", 3, "--repaired", "r.npy", folder=folder)
+    repaired = np.load(folder / "r.npy")
+    assert repaired.shape == X.shape
+    assert 0.8 < np.mean(repaired == X) < 1.0
+
+
 def test_decompose_requires_an_output_file(folder):
-    assert_fails(run("decompose", "x.npy", folder=folder), "--low-rank", "--scores", code=2)
+    assert_fails(run("decompose", "x.npy", folder=folder), "--repaired", "--low-rank", "--scores", code=2)
 
 
 def test_decompose_requires_a_model_for_standard_input(folder):

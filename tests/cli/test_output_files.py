@@ -20,6 +20,7 @@ def folder(tmp_path):
 
 COMMANDS = [
     ("decompose", "x.npy", "--rank", "2", "--low-rank", "out.npy"),
+    ("decompose", "x.npy", "--rank", "2", "--repaired", "out.npy"),
     ("decompose", "x.npy", "--rank", "2", "--scores", "out.npy"),
     ("complete", "x.npy", "--rank", "2", "--output", "out.npy"),
 ]

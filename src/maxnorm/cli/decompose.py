@@ -27,6 +27,7 @@ from maxnorm.cli.verbosity import verbosity_options
 
 if TYPE_CHECKING:
     from maxnorm.core.types import Array
+    from maxnorm.estimators import Decomposition
     from maxnorm.streams import Stream
 
 
@@ -38,7 +39,16 @@ if TYPE_CHECKING:
     type=ModelPath(),
     help="Model file written by `maxnorm fit`. By default, a model is first fitted to DATA.",
 )
-@click.option("--low-rank", type=click.Path(path_type=Path), help="Write the low-rank part to this file.")
+@click.option(
+    "--repaired",
+    type=click.Path(path_type=Path),
+    help="Write the data to this file, with gross errors and gaps replaced and all other values unchanged.",
+)
+@click.option(
+    "--low-rank",
+    type=click.Path(path_type=Path),
+    help="Write the low-rank part, in which every value is replaced, to this file.",
+)
 @click.option(
     "--noise", "noise_path", type=click.Path(path_type=Path), help="Write the gross errors to this file."
 )
@@ -65,6 +75,7 @@ def decompose(
     header: bool | None,
     external: bool,
     model_path: Path | None,
+    repaired: Path | None,
     low_rank: Path | None,
     noise_path: Path | None,
     coefficients: Path | None,
@@ -76,15 +87,22 @@ def decompose(
     """Separate DATA into a low-rank part and gross errors.
 
     DATA is a file of any size, or - for CSV on standard input, which requires --model. At least one of
-    --low-rank, --noise, --coefficients and --scores must be given. The suffix of each file selects its
-    format: .npy, .csv, .tsv (both also with .gz), .parquet or .h5. Results are computed and written batch by
-    batch, so that memory does not grow with the number of samples.
+    --repaired, --low-rank, --noise, --coefficients and --scores must be given. The suffix of each file
+    selects its format: .npy, .csv, .tsv (both also with .gz), .parquet or .h5. Results are computed and
+    written batch by batch, so that memory does not grow with the number of samples.
     """
-    requested = {"low_rank": low_rank, "noise": noise_path, "coefficients": coefficients, "scores": scores}
+    requested = {
+        "repaired": repaired,
+        "low_rank": low_rank,
+        "noise": noise_path,
+        "coefficients": coefficients,
+        "scores": scores,
+    }
     paths = {name: path for name, path in requested.items() if path is not None}
     if not paths:
         raise click.UsageError(
-            "no output file was given: use at least one of --low-rank, --noise, --coefficients and --scores"
+            "no output file was given: use at least one of --repaired, --low-rank, --noise, --coefficients "
+            "and --scores"
         )
     if model_path is not None:
         reject_with_model(parameters)
@@ -101,6 +119,7 @@ def decompose(
                 f"{model_path} holds a {type(model).__name__}, which cannot score samples: leave out --scores"
             )
         column_names = {
+            "repaired": stream.names,
             "low_rank": stream.names,
             "noise": stream.names,
             "coefficients": model.get_feature_names_out() if "coefficients" in paths else None,
@@ -110,11 +129,25 @@ def decompose(
         def compute(batch: Stream) -> dict[str, Array]:
             results: dict[str, Array] = {}
             if paths.keys() - {"scores"}:
-                parts = model.decompose(batch)._asdict()
-                results = {name: parts[name] for name in paths if name != "scores"}
+                parts = model.decompose(batch)
+                results = {name: getattr(parts, name) for name in paths if name in parts._fields}
+                if "repaired" in paths:
+                    results["repaired"] = repair(batch, parts)
             if "scores" in paths:
                 results["scores"] = model.score_samples(batch)
             return results
 
         files = {name: ResultFile(path, column_names[name]) for name, path in paths.items()}
         print_summary(write_results(stream, files, compute), as_json)
+
+
+def repair(batch: Stream, parts: Decomposition) -> Array:
+    """Return the samples of a batch with gross errors and missing entries replaced by the low-rank part."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    from maxnorm.streams.stream import stacked
+
+    X = stacked(list(batch))
+    X = X.toarray() if sp.issparse(X) else X
+    return np.where((parts.noise != 0.0) | np.isnan(X), parts.low_rank, X)
