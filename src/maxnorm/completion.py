@@ -38,6 +38,7 @@ class ChoiceRule(NamedTuple):
     least: float = 0.1  #: share of observed entries, below which the model of entries is used
     many: float = 0.5  #: share of observed entries, from which larger matrices and streams are tables
     better: float = 0.98  #: error of the model of entries, relative to that of tables, to be chosen
+    largest: float = 3.0  #: error of a held-out entry, in scales, if these may be grossly wrong
 
 
 CHOICE = ChoiceRule()
@@ -54,15 +55,11 @@ class Predictions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CompletionChoice(Learner):
-    """A learner that is one of two, whichever suits the first samples better.
-
-    ``entries`` is None if the model of tables is to be used in any case, as it is for gross errors. The model
-    of entries is used in any case with ``only_entries``.
-    """
+    """A learner that is one of two, whichever suits the first samples better."""
 
     table: DenseLearner
-    entries: EntryLearner | None
-    only_entries: bool = False
+    entries: EntryLearner
+    only_entries: bool = False  #: whether the model of entries is used in any case
     in_rounds: bool = False  #: whether tables are fitted in rounds, not in passes
 
     def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
@@ -70,11 +67,10 @@ class CompletionChoice(Learner):
 
     def learner_at(self, state: State) -> Learner:
         """Return the learner of what has been learnt."""
-        return self.table if state.entry_model is None or self.entries is None else self.entries
+        return self.table if state.entry_model is None else self.entries
 
     def _is_open(self, state: State) -> bool:
-        is_new = not state.time and state.gauge is None and state.entry_model is None
-        return is_new and self.entries is not None
+        return not state.time and state.gauge is None and state.entry_model is None
 
     # -- the choice -----------------------------------------------------------------------------------
 
@@ -92,8 +88,6 @@ class CompletionChoice(Learner):
 
     def sample_size(self, rows: Batch) -> int | None:
         """Return how many rows the choice is made from; None if there are too few."""
-        if self.entries is None:
-            return 0  # there is no choice
         size, least = self.entries.sample_size(rows), gauge_rows(rows.shape[1])
         return None if size is None or len(rows) < least else max(size, least)
 
@@ -104,8 +98,8 @@ class CompletionChoice(Learner):
 
     def chosen(self, rows: Batch) -> DenseLearner | EntryLearner:
         """Return the learner that suits rows."""
-        if self.entries is None or self.only_entries:
-            return self.table if self.entries is None else self.entries
+        if self.only_entries:
+            return self.entries
         n, p = rows.shape
         share = float(rows.n_observed.sum()) / max(n * p, 1)
         if not self.in_rounds or share < CHOICE.least or n * p > CHOICE.cells:
@@ -113,7 +107,7 @@ class CompletionChoice(Learner):
         sample = selection.Sample.of(rows.entries(), SEED)
         if sample is None:
             return self.table
-        scale = gauge_of_entries(sample.learnt)[0].scale[sample.columns]
+        scale = gauge_of_entries(sample.learnt, robust=self.entries.is_robust)[0].scale[sample.columns]
         errors = [self._error(learner, sample, scale) for learner in (self.table, self.entries)]
         return self.entries if errors[1] < CHOICE.better * errors[0] else self.table
 
@@ -125,7 +119,10 @@ class CompletionChoice(Learner):
         batch = Batch(dense)
         state = fitted(learner, batch)
         values = predict(learner, state, batch, (sample.rows, sample.columns)).values
-        return float(np.mean(((values - sample.values) / scale) ** 2))
+        errors = np.abs(values - sample.values) / scale
+        if self.entries.is_robust:
+            errors = np.minimum(errors, CHOICE.largest)
+        return float(np.mean(errors**2))
 
     # -- the three acts, and what is asked of models --------------------------------------------------
 
@@ -137,8 +134,7 @@ class CompletionChoice(Learner):
         return self.learner_at(state).begin(state, batch)
 
     def _learner_for(self, settings: Any) -> Learner:
-        is_of_entries = self.entries is not None and isinstance(settings, EntrySettings)
-        return self.entries if is_of_entries and self.entries is not None else self.table
+        return self.entries if isinstance(settings, EntrySettings) else self.table
 
     def measure(self, batch: Batch, L: Array, settings: Any, time: int) -> Contribution:
         return self._learner_for(settings).measure(batch, L, settings, time)

@@ -68,6 +68,7 @@ class EntryLearner(Learner):
     first_entries: int = ROUNDS.entries
     batch_size: int | Literal["auto"] = "auto"
     half_life: float | None = None
+    is_robust: bool = False  #: whether some entries may be grossly wrong
 
     def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
         first = np.random.default_rng(seed).standard_normal((n_features, self._n_factors(n_features)))
@@ -105,12 +106,13 @@ class EntryLearner(Learner):
 
     def first_model(self, state: State, Z: csr_array) -> EntryModel:
         """Return the model before the first sample, in the units of the data."""
-        gauge, same_units = gauge_of_entries(Z)
+        gauge, same_units = gauge_of_entries(Z, robust=self.is_robust)
         n, p = Z.shape
         implicit = Z.nnz < ROUNDS.implicit_share * n * p if self.implicit == "auto" else self.implicit
         pattern = Pattern.of(Z, state.seed) if implicit else Pattern.unused(p)
         biases = same_units if self.biases == "auto" else bool(self.biases)
-        return EntryModel.start(gauge, state.L.shape[1], pattern, state.seed, row_biases=biases)
+        model = EntryModel.start(gauge, state.L.shape[1], pattern, state.seed, row_biases=biases)
+        return model.doubting(Z) if self.is_robust else model
 
     def plan(self, state: State, rows: Batch, last: bool) -> tuple[State, int]:
         chosen = self.choose(state, rows, last)

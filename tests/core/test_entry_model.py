@@ -210,3 +210,56 @@ def test_patterns_tell_groups_of_columns_apart(rng):
     demand = found.demand(Z, seen.sum(axis=0).astype(float))
     assert demand[:100, :30].mean() > 3.0 * demand[:100, 30:].mean()
     assert Pattern.of(Z[:5], seed=0).n_features == 0  # too few rows
+
+
+def test_an_entry_is_judged_by_the_others_of_its_row(Z, model, monkeypatch):
+    monkeypatch.setattr(entry_model, "RULE", RULE._replace(row_precision=1e15))  # all rows are alike
+    exact = replace(model, covariance=np.zeros_like(model.covariance), gross_share=0.1, gross_width=30.0)
+    rows = exact.explain(Z)
+    rows.belief[:] = np.random.default_rng(1).uniform(0.2, 1.0, Z.nnz)
+    exact._explain(Z, Z.indices, exact._moments_of(np.arange(Z.shape[1])), rows)
+    found = exact._belief(Z, rows)
+    columns, Y = exact._columns, exact.standardise(Z)
+    for i in (0, 7):
+        part = slice(Z.indptr[i], Z.indptr[i + 1])
+        a, y, noise = columns[Z.indices[part]], Y.data[part], exact.noise[Z.indices[part]]
+        for k in range(len(y)):
+            certainty = rows.belief[part] / noise
+            certainty[k] = 0.0  # the entry itself does not count
+            S = np.linalg.inv((a[:, :-1].T * certainty) @ a[:, :-1] + exact.row_precision)
+            mean = S @ (a[:, :-1].T @ (certainty * (y - a[:, -1])))
+            variance = noise[k] + a[k, :-1] @ S @ a[k, :-1]
+            error = y[k] - a[k, -1] - a[k, :-1] @ mean
+            good = 0.9 * np.exp(-0.5 * error**2 / variance) / np.sqrt(2.0 * np.pi * variance)
+            np.testing.assert_allclose(found[part][k], good / (good + 0.1 / 30.0), rtol=1e-6)
+
+
+def test_gross_errors_are_not_believed_and_their_share_is_found(rng):
+    true = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 40))
+    seen, wrong = rng.random(true.shape) < 0.4, rng.random(true.shape) < 0.1
+    values = np.where(wrong, 100.0, true + 0.1 * rng.standard_normal(true.shape))
+    Z = sp.csr_array((values[seen], np.nonzero(seen)), shape=true.shape)
+    found = EntryModel.start(gauge_of_entries(Z, robust=True)[0], 4, Pattern.unused(40), seed=0).doubting(Z)
+    for _ in range(15):
+        rows = found.explain(Z)
+        found = found.updated(found.measure(Z, rows, np.ones(300)))
+    assert rows.belief[wrong[seen]].max() < 1e-6
+    assert rows.belief[~wrong[seen]].mean() > 0.97
+    assert found.gross_share == pytest.approx(wrong[seen].mean(), abs=0.02)
+    assert np.sqrt(np.mean((found.predict(rows) - true)[~seen] ** 2)) < 0.2
+
+
+def test_medians_of_columns_are_those_of_their_entries(Z):
+    dense = np.where(Z.toarray() != 0.0, Z.toarray(), np.nan)
+    expected = [np.quantile(c[~np.isnan(c)], 0.5, method="inverted_cdf") for c in dense.T]
+    np.testing.assert_array_equal(entry_model.column_medians(Z), expected)
+    nothing = sp.csr_array(([2.0], ([0], [1])), shape=(2, 3))
+    np.testing.assert_array_equal(entry_model.column_medians(nothing), [0.0, 2.0, 0.0])
+
+
+def test_gross_errors_do_not_change_the_units(rng):
+    stars = rng.integers(1, 6, (200, 60)).astype(float)
+    stars[rng.random(stars.shape) < 0.1] = 500.0
+    gauge, is_same = gauge_of_entries(sp.csr_array(stars), robust=True)
+    assert is_same
+    assert (gauge.centre[0], round(gauge.scale[0], 2)) == (3.0, 1.48)

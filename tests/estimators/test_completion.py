@@ -513,9 +513,9 @@ def test_errors_name_the_parameter(parameter, value, ratings):
         MaxNormCompletion(2, **{parameter: value}).fit(ratings[2])
 
 
-def test_biases_cannot_be_combined_with_a_noise_model(ratings):
+def test_biases_of_the_max_norm_cannot_be_combined_with_a_noise_model(ratings):
     with pytest.raises(ValueError, match="biases=True needs noise='none'"):
-        MaxNormCompletion(2, biases=True, noise="capped").fit(ratings[2])
+        MaxNormCompletion(2, norm="max", biases=True, noise="capped").fit(ratings[2])
 
 
 def test_biases_cannot_be_switched_on_after_fit(ratings):
@@ -534,3 +534,21 @@ def test_completion_can_impute_in_a_pipeline():
     X[rng.random(X.shape) < 0.4] = np.nan
     pipeline = make_pipeline(MaxNormCompletion(3, n_epochs=3, random_state=0), Ridge())
     assert cross_val_score(pipeline, X, y, cv=3).min() > 0.95
+
+
+@pytest.mark.parametrize("biases", ["auto", True])
+def test_ratings_with_gross_errors_are_learnt_as_if_these_were_missing(biases, tmp_path):
+    rng = np.random.default_rng(0)
+    true = 3.0 + rng.standard_normal((400, 2)) @ rng.standard_normal((2, 50)) + rng.standard_normal((400, 1))
+    seen = rng.random(true.shape) < 0.3
+    values = np.where(rng.random(true.shape) < 0.05, -80.0, true + 0.3 * rng.standard_normal(true.shape))
+    X = sp.csr_array((values[seen], np.nonzero(seen)), shape=true.shape)
+    told = X.copy()
+    told.data[told.data == -80.0] = np.nan
+    model = MaxNormCompletion(noise="capped", biases=biases, random_state=0).fit(X)
+    reference = MaxNormCompletion(biases=True, random_state=0).fit(told)
+    errors = [m.predict_entries(Z)[~seen] - true[~seen] for m, Z in ((model, X), (reference, told))]
+    assert np.std(errors[0]) < 1.1 * np.std(errors[1])
+    model.save(tmp_path / "m.maxnorm")
+    again = maxnorm.load(tmp_path / "m.maxnorm").partial_fit(X[:10])
+    assert np.isfinite(again.predict_entries(X[:10])).all()

@@ -13,6 +13,10 @@ computed from the first and second moments of the other. This takes the uncertai
 that spare factors vanish and nothing need be chosen. What the columns need of the rows are sums over the
 rows (:class:`EntrySums`): they can be added, saved and merged, and no row is kept.
 
+Some entries may be grossly wrong. An entry is then believed with the probability that it is not, given the
+other entries of its row: a gross error may have any value within a wide range. The share of gross errors is
+learnt as well; it is zero in a model that trusts all entries.
+
 Both sides are written as vectors with a constant one at their end, ``(r, b, 1)`` and ``(l, c, 1)``; an entry
 is the product of the first with the second after its last two numbers were swapped.
 """
@@ -26,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from maxnorm.core.bias import sum_columns, sum_rows
 from maxnorm.core.factor_model import shrink_variances
@@ -44,6 +48,8 @@ from maxnorm.core.types import Array, Index
 
 GRAM_NUMBERS = 2**19  # numbers in the Gram matrices of the rows that are explained at a time
 DOUBLE_NUMBERS = 2**22  # in the Gram matrices of all columns; with more, these have single precision
+NORMAL_MEDIAN = 0.6745  # median magnitude of a standard normal variable
+SMALLEST_SHARE = 1e-3  # of its residual that an entry is taken to leave, however much it rules its row
 SMALLEST_DEMAND = 1e-12  # for columns that nobody wants, so that they are ordered by their values
 
 
@@ -57,6 +63,9 @@ class EntryRule(NamedTuple):
     precision_steps: int = 3  #: steps that find the precision of a row
     pattern_rounds: int = 2  #: rounds after which the pattern of what is observed is taken into account
     prior_rows: float = 1e-3  #: weight of the unit matrix in the covariances of rows and columns
+    gross_share: float = 0.05  #: of entries, at the start, if some may be grossly wrong
+    gross_range: tuple[float, float] = (1e-4, 0.5)  #: of this share
+    gross_steps: int = 3  #: steps that find out which entries of a row are wrong
 
 
 RULE = EntryRule()
@@ -71,10 +80,11 @@ class EntrySums:
     """
 
     weight: float  #: number of rows, weighted
+    entries: float  #: number of entries, weighted, gross errors included
     rows: Array  #: D (D + 1) / 2, sum of the second moments of the rows
     features: Array  #: K x K, sum of f f^T, where f are the K features of the pattern of a row
     features_rows: Array  #: K x (d + 1), sum of f x^T, where x are the means of the rows
-    counts: Array  #: p, per column the number of its entries
+    counts: Array  #: p, per column the number of its entries that are believed
     squares: Array  #: p, the sum of rho y^2
     products: Array  #: p x D, the sum of rho y (r, b, 1)
     grams: Array  #: p x D (D + 1) / 2, the sum of rho times the second moments of its rows
@@ -85,6 +95,7 @@ class EntrySums:
         p, d, k = n_columns, n_factors, n_features
         size = (d + 2) * (d + 3) // 2
         return cls(
+            0.0,
             0.0,
             np.zeros(size),
             np.zeros((k, k)),
@@ -106,9 +117,9 @@ class EntrySums:
         """Return these sums plus ``factor`` times other ones, with no copy in between, which may be large."""
         total = other.scaled(factor)
         for f in fields(self):
-            if f.name != "weight":
+            if f.name not in ("weight", "entries"):
                 getattr(total, f.name)[...] += getattr(self, f.name)
-        return replace(total, weight=total.weight + self.weight)
+        return replace(total, weight=total.weight + self.weight, entries=total.entries + self.entries)
 
 
 class Rows(NamedTuple):
@@ -118,6 +129,7 @@ class Rows(NamedTuple):
     covariance: Array  #: b x (d + 1) x (d + 1)
     precision: Array  #: b, rho
     features: Array  #: b x K, features of the pattern of what is observed
+    belief: Array  #: of each entry, in the order of the entries, the probability that it is not grossly wrong
 
     @property
     def moments(self) -> Array:
@@ -138,6 +150,8 @@ class EntryModel:
     row_weights: Array  #: K x (d + 1), the mean of a row is the product of its features with these weights
     pattern: Pattern  #: which columns are observed together
     n_rounds: int = 0  #: updates of the columns
+    gross_share: float = 0.0  #: share of entries that are grossly wrong
+    gross_width: float = 1.0  #: width of the range in which gross errors may lie, in the units of the model
 
     @classmethod
     def start(
@@ -155,6 +169,11 @@ class EntryModel:
         covariance = np.zeros((p, q * (q + 1) // 2), gram_type(p, q + 1))
         weights = np.zeros((pattern.n_features, q))
         return cls(gauge, mean, covariance, np.ones(p), of_rows, of_columns, weights, pattern)
+
+    def doubting(self, Z: csr_array) -> EntryModel:
+        """Return the model with gross errors, in a range that the entries suggest."""
+        largest = float(np.abs(self.standardise(Z).data).max(initial=1.0))
+        return replace(self, gross_share=RULE.gross_share, gross_width=2.0 * largest)
 
     @property
     def n_factors(self) -> int:
@@ -185,30 +204,49 @@ class EntryModel:
     def explain(self, Z: csr_array) -> Rows:
         """Return what is known of rows, given their entries, in the units of the data."""
         b, q = Z.shape[0], self.mean.shape[1]
-        found = Rows(np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z))
+        found = Rows(
+            np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z), np.ones(Z.nnz)
+        )
         used, places = np.unique(Z.indices, return_inverse=True)
         moments = self._moments_of(used)
         for part in blocks(np.arange(b), q + 1):
             block = slice(part[0], part[-1] + 1)
             some = slice(Z.indptr[part[0]], Z.indptr[part[-1] + 1])
-            self._explain(Z[block], places[some], moments, Rows(*(array[block] for array in found)))
+            here = Rows(
+                found.mean[block],
+                found.covariance[block],
+                found.precision[block],
+                found.features[block],
+                found.belief[some],
+            )
+            if self.gross_share:
+                self._explain_doubtful(Z[block], places[some], moments, here)
+            else:
+                self._explain(Z[block], places[some], moments, here)
         return found
 
-    def _explain(self, Z: csr_array, places: Index, moments: Array, found: Rows) -> None:
-        """Explain a block of rows; the results are written to ``found``.
+    def _explain(
+        self,
+        Z: csr_array,
+        places: Index,
+        moments: Array,
+        found: Rows,
+        n_steps: int = RULE.precision_steps,
+    ) -> None:
+        """Explain a block of rows, given how far entries are believed; results are written to ``found``.
 
         ``moments[places[k]]`` are the second moments of the column of entry k.
         """
         Y = self.standardise(Z)
-        certainty = 1.0 / self.noise[Z.indices]
+        certainty = found.belief / self.noise[Z.indices]
         D = self.mean.shape[1] + 1
         weights = certainty.astype(moments.dtype, copy=False)
         pattern = csr_array((weights, places, Z.indptr), shape=(Z.shape[0], len(moments)))
         H = symmetric((pattern @ moments).astype(np.float64, copy=False), D)
         G = like(Z, certainty * Y.data) @ self._columns
-        squares, counts = sum_rows(certainty * Y.data**2, Z.indptr), np.diff(Z.indptr)
+        squares, counts = sum_rows(certainty * Y.data**2, Z.indptr), sum_rows(found.belief, Z.indptr)
         prior = found.features @ self.row_weights @ self.row_precision
-        for _ in range(RULE.precision_steps):
+        for _ in range(n_steps):
             rho = found.precision
             found.mean[...], found.covariance[...] = posterior(
                 rho[:, None, None] * H, rho[:, None] * G, self.row_precision, prior
@@ -221,6 +259,40 @@ class EntryModel:
                 RULE.row_precision + np.maximum(errors, 0.0)
             )
 
+    def _explain_doubtful(self, Z: csr_array, places: Index, moments: Array, found: Rows) -> None:
+        """Explain a block of rows, some of whose entries may be grossly wrong.
+
+        Entries are first judged by what is known before any of them, then by the others of their row.
+        """
+        found.mean[...] = found.features @ self.row_weights
+        found.covariance[...] = np.linalg.inv(self.row_precision)
+        found.belief[...] = 0.0
+        for _ in range(RULE.gross_steps):
+            found.belief[...] = self._belief(Z, found)
+            self._explain(Z, places, moments, found, n_steps=1)
+
+    def _belief(self, Z: csr_array, rows: Rows) -> Array:
+        """Return the probabilities that entries are not grossly wrong, given the others of their rows.
+
+        The influence of an entry on its own row, in so far as it was believed, is taken out: with the
+        variance s of what the row says of it and its own variance v, the share ``belief s / v`` of its
+        residual is missing.
+        """
+        of_row = np.repeat(np.arange(Z.shape[0]), np.diff(Z.indptr))
+        columns = self._columns[Z.indices]
+        residual = self.standardise(Z).data - np.einsum("ij,ij->i", with_one(rows.mean)[of_row], columns)
+        variance = self.noise[Z.indices] / rows.precision[of_row]
+        spread = np.zeros(Z.nnz)
+        for k in range(rows.mean.shape[1]):
+            spread += columns[:, k] * np.einsum("ij,ij->i", rows.covariance[of_row, k], columns[:, :-1])
+        kept = np.maximum(1.0 - rows.belief * spread / variance, SMALLEST_SHARE)
+        predictive = variance + spread / kept
+        square = (residual / kept) ** 2 / predictive
+        log_odds = np.log(self.gross_share / (1.0 - self.gross_share) / self.gross_width)
+        log_odds = log_odds + 0.5 * (np.log(2.0 * np.pi * predictive) + square)
+        chance: Array = expit(-log_odds)
+        return chance
+
     def standardise(self, Z: csr_array) -> csr_array:
         """Return entries in the units of the model."""
         return like(Z, (Z.data - self.gauge.centre[Z.indices]) / self.gauge.scale[Z.indices])
@@ -228,14 +300,16 @@ class EntryModel:
     def measure(self, Z: csr_array, rows: Rows, weight: Array) -> EntrySums:
         """Return the sums over rows that were explained, given their weights."""
         Y = self.standardise(Z)
-        each = np.repeat(weight * rows.precision, np.diff(Z.indptr))
+        believed = np.repeat(weight, np.diff(Z.indptr)) * rows.belief
+        each = np.repeat(rows.precision, np.diff(Z.indptr)) * believed
         moments, single_or_double = rows.moments, self.covariance.dtype
         return EntrySums(
             weight=float(weight.sum()),
+            entries=float(weight @ np.diff(Z.indptr)),
             rows=weight @ moments,
             features=(rows.features * weight[:, None]).T @ rows.features,
             features_rows=(rows.features * weight[:, None]).T @ rows.mean,
-            counts=sum_columns(np.repeat(weight, np.diff(Z.indptr)), Z),
+            counts=sum_columns(believed, Z),
             squares=sum_columns(each * Y.data**2, Z),
             products=np.asarray(like(Z, each * Y.data).T @ with_one(rows.mean)),
             grams=np.asarray(
@@ -270,8 +344,16 @@ class EntryModel:
             column_precision=inverse_mean(spread, float(len(there))),
             row_weights=row_weights,
             n_rounds=self.n_rounds + 1,
+            gross_share=self._gross_share(seen),
         )
         return replace(new, noise=shrink_variances(new.errors(seen), seen.counts))
+
+    def _gross_share(self, seen: EntrySums) -> float:
+        """Return the share of entries that are not believed; zero in a model that trusts all of them."""
+        if not self.gross_share:
+            return 0.0
+        share = 1.0 - float(seen.counts.sum()) / seen.entries if seen.entries else self.gross_share
+        return float(np.clip(share, *RULE.gross_range))
 
     def _expected_columns(self, counts: Array) -> Array:
         """Return the means of the columns that the pattern suggests."""
@@ -446,15 +528,17 @@ class UnitsRule(NamedTuple):
     chance: float = 3.0  #: standard errors of a log scale by which the ratio may be exceeded
     quiet: float = 0.1  #: share of columns whose scale may be smaller than that
     deviations: float = 4.0  #: of the mean of a column from that of all entries, in scales, at most
+    wrong: float = 0.02  #: share of columns that may exceed these limits because of gross errors
 
 
 UNITS = UnitsRule()
 
 
-def gauge_of_entries(Z: csr_array) -> tuple[Gauge, bool]:
+def gauge_of_entries(Z: csr_array, *, robust: bool = False) -> tuple[Gauge, bool]:
     """Return the units in which entries are modelled, and whether all columns have the same ones.
 
-    If they have, the location of a column is left to its bias, which is estimated with its uncertainty.
+    If they have, the location of a column is left to its bias, which is estimated with its uncertainty. The
+    units are means and standard deviations, or medians and median deviations if some entries may be wrong.
     """
     p = Z.shape[1]
     counts = np.bincount(Z.indices, minlength=p)
@@ -464,15 +548,34 @@ def gauge_of_entries(Z: csr_array) -> tuple[Gauge, bool]:
     squares = sum_columns((values - means[Z.indices]) ** 2, Z)
     scales = np.sqrt(squares / np.maximum(counts - 1, 1))
     common, mean = float(np.std(values)) or 1.0, float(np.mean(values))
-    if _have_same_units(means - mean, scales, counts, common):
+    judged = scales
+    if robust:
+        means[:] = column_medians(like(Z, values))
+        judged = column_medians(like(Z, np.abs(values - means[Z.indices]))) / NORMAL_MEDIAN
+        scales = np.where(judged > 0.0, judged, scales)  # half of the entries of a column may be equal
+        mean = float(np.median(values))
+        common = float(np.median(np.abs(values - mean))) / NORMAL_MEDIAN or common
+    if _have_same_units(means - mean, judged, counts, common, UNITS.wrong if robust else 0.0):
         return Gauge(np.full(p, unit * mean), np.full(p, unit * common)), True
     centre = np.where(counts > 0, means, np.median(means[counts > 0]))
     scale = np.where(scales > 0.0, scales, np.where(centre != 0.0, np.abs(centre), 1.0))
     return Gauge(unit * centre, unit * scale), False
 
 
-def _have_same_units(means: Array, scales: Array, counts: Index, common: float) -> bool:
-    """Return whether means and scales of columns differ so little that their units may be the same."""
+def column_medians(Z: csr_array) -> Array:
+    """Return the lower medians of the entries of each column; zero where there are none."""
+    counts = np.bincount(Z.indices, minlength=Z.shape[1])
+    ordered = Z.data[np.lexsort((Z.data, Z.indices))]
+    middle = np.cumsum(counts) - counts + np.maximum(counts - 1, 0) // 2
+    medians: Array = np.where(counts > 0, np.append(ordered, 0.0)[middle], 0.0)
+    return medians
+
+
+def _have_same_units(means: Array, scales: Array, counts: Index, common: float, wrong: float) -> bool:
+    """Return whether means and scales of columns differ so little that their units may be the same.
+
+    So large a share of them as ``wrong`` may have any means and scales.
+    """
     judged = (counts >= UNITS.entries) & (scales > 0.0)
     if not judged.any():
         return True
@@ -480,4 +583,5 @@ def _have_same_units(means: Array, scales: Array, counts: Index, common: float) 
     ratio = np.log(scales[judged] / typical)
     limit = np.log(UNITS.ratio) + UNITS.chance / np.sqrt(2.0 * (counts[judged] - 1))
     is_near = np.abs(means[judged]) < UNITS.deviations * max(typical, common / UNITS.ratio)
-    return bool((ratio < limit).all() and (ratio < -limit).mean() < UNITS.quiet and is_near.all())
+    is_usual = (ratio < limit) & is_near
+    return bool((~is_usual).mean() <= wrong and (ratio < -limit).mean() < UNITS.quiet)

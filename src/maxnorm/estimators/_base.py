@@ -553,7 +553,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
     def _warn_of_rejection(self, learner: Learner) -> None:
         """Warn if so many entries were rejected that the model may be one of the rest."""
         state = self._progress.state
-        model = learner.model_at(state)
+        model = learner.model_at(state) or state.entry_model
         if model is not None:
             if model.gross_share > MUCH_REJECTED:
                 warnings.warn(

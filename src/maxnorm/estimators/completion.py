@@ -86,7 +86,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         cost nothing; use it unless you study the paper. Other values need ``noise="none"``.
     biases : bool or "auto", default="auto"
         Whether rows have biases, as people who rate have. "auto" gives them biases if all columns have the
-        same units and few entries are observed; with the max-norm it means False. True needs
+        same units and few entries are observed; with the max-norm it means False, and True needs
         ``noise="none"``.
     value_range : tuple (low, high) or None, default=None
         Bounds of the values that are filled in, predicted and recommended, for example ``(1, 5)`` for stars.
@@ -380,11 +380,17 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         first_entries = ROUNDS.entries_in_memory if in_rounds else ROUNDS.entries
         table = self._dense_learner(norm="nuclear", center=True, scale=True)
         entries = EntryLearner(
-            self.n_components, self.implicit, self.biases, first_entries, self.batch_size, self.half_life
+            self.n_components,
+            self.implicit,
+            self.biases,
+            first_entries,
+            self.batch_size,
+            self.half_life,
+            is_robust=self.noise == "capped",
         )
         return CompletionChoice(
             table,
-            entries if self.noise == "none" else None,
+            entries,
             only_entries=self.biases is True,
             in_rounds=in_rounds,
         )
@@ -462,8 +468,11 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             )
         check_choice(self, "biases", ("auto", True, False))
         check_choice(self, "implicit", ("auto", True, False))
-        if self.biases is True and not (self._entries_are_exact and self.basis_update == "exact"):
-            raise ValueError("biases=True needs noise='none', c=None and basis_update='exact'")
+        is_solved = self._entries_are_exact and self.basis_update == "exact"
+        if self.biases is True and self._has_max_norm and not is_solved:
+            raise ValueError(
+                "biases=True needs noise='none', c=None and basis_update='exact' with the max-norm"
+            )
         self._check_same_model()
         check_choice(self, "gram", ("auto", "shared", "per-feature"))
         check_choice(self, "norm", self._norms)
