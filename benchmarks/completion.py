@@ -5,6 +5,8 @@ python benchmarks/completion.py synthetic        # phase diagram, with and witho
 python benchmarks/completion.py peers            # soft-impute and the imputers of scikit-learn
 python benchmarks/completion.py file X.mat --key tensor   # a given matrix, entries hidden in three ways
 python benchmarks/completion.py series X.mat --key tensor --days --period 108   # gaps of series
+python benchmarks/completion.py wrong            # MovieLens with wrong ratings
+python benchmarks/completion.py wide             # 50,000 x 200,000, 5 million ratings in memory
 python benchmarks/completion.py million          # 1,000,000 x 20,000, 100 million ratings, one pass
 """
 
@@ -240,6 +242,37 @@ def ratings(files, splits, step):
         click.echo(f"next ratings in order of time: {method:25} RMSE {error:.4f}")
 
 
+def spoil(known, share, how, rng):
+    """Return ratings of which a share is wrong: random stars, or numbers that are far off."""
+    spoilt, is_wrong = known.copy(), rng.random(known.nnz) < share
+    choices = [1.0, 2.0, 3.0, 4.0, 5.0] if how == "random stars" else [-50.0, 55.0]
+    spoilt.data[is_wrong] = rng.choice(choices, np.count_nonzero(is_wrong))
+    return spoilt, is_wrong
+
+
+@main.command()
+@click.option("--splits", default=3, show_default=True, help="Number of random splits.")
+def wrong(splits):
+    """Spoil some ratings of MovieLens-100k, and predict others that are right."""
+    data = load_movielens()[:3]
+    for how, share in (("random stars", 0.0), ("random stars", 0.05), ("far off", 0.1)):
+        errors = []
+        for seed in range(splits):
+            known, (users, items, stars) = split_of(data, seed)
+            spoilt, is_wrong = spoil(known, share, how, np.random.default_rng([1, seed]))
+            told = spoilt.copy()
+            told.data[is_wrong] = np.nan
+            ways = ((told, "none"), (spoilt, "none"), (spoilt, "capped"))
+            errors.append(
+                [rmse(predict_ours(Z, users, items, 1, 5, noise=noise)[0], stars) for Z, noise in ways]
+            )
+        without, trusted, robust = np.mean(errors, axis=0)
+        click.echo(
+            f"{share:.0%} {how}: RMSE without them {without:.4f}, noise='none' {trusted:.4f}, "
+            f"noise='capped' {robust:.4f}"
+        )
+
+
 # -- synthetic ----------------------------------------------------------------------------------------
 
 
@@ -443,6 +476,23 @@ def series(path, key, days, period, n_series):
 
 
 # -- size ---------------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--rows", default=50_000, show_default=True, help="Number of rows.")
+@click.option("--columns", default=200_000, show_default=True, help="Number of columns.")
+@click.option("--entries", default=5_000_000, show_default=True, help="Number of ratings.")
+@click.option("--rank", default=10, show_default=True, help="Number of components.")
+def wide(rows, columns, entries, rank):
+    """Fit a wide sparse matrix in memory, and recommend columns for 1,000 rows."""
+    rng = np.random.default_rng(0)
+    draw = partial(rng.integers, size=entries)
+    X = sp.csr_array((rng.standard_normal(entries), (draw(rows), draw(columns))), shape=(rows, columns))
+    model = MaxNormCompletion(rank, random_state=0)
+    seconds, _ = measure_seconds(model.fit, X)
+    click.echo(f"fit {seconds:.0f} s, peak of all memory {measure_resident_memory():.0f} MB")
+    seconds, _ = measure_seconds(model.recommend, X[:1000])
+    click.echo(f"recommend for 1,000 rows {seconds:.1f} s")
 
 
 @main.command()

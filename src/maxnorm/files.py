@@ -42,6 +42,8 @@ def check_replaceable(path: Path) -> Path:
     """
     try:
         path = path.resolve()
+        if path.is_symlink():  # Python 3.13 resolves a circle of links without an error
+            raise OSError("it is a circle of links")
         mode = path.stat().st_mode if path.exists() else None
     except (OSError, RuntimeError) as error:  # a circle of links, or a folder that may not be entered
         raise OSError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
