@@ -70,8 +70,9 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         chosen by setting any of ``lambda1``, ``lambda2``, ``c``, ``gram``, ``forgetting``, ``basis_update``,
         ``max_iter`` and ``init``, which belong to it, or another noise than "none" and "capped".
     noise : {"none", "capped", "l1", "l21", "squared"} or Noise, default="none"
-        What is unusual in the observed entries. "none" trusts them; "capped" fills and predicts robustly where
-        some of them are grossly wrong, in tables and in ratings. The others are those of :class:`MaxNormDecomposition`.
+        What is unusual in the observed entries. "none" trusts them; "capped" fills and predicts robustly
+        where some of them are grossly wrong, in tables and in ratings. The others are those of
+        :class:`MaxNormDecomposition`.
     implicit : bool or "auto", default="auto"
         Whether it matters which entries are observed, whatever their values, as it does for ratings. "auto"
         takes it into account if less than half of the entries are observed.
