@@ -23,6 +23,14 @@ class Batch:
 
     Data are converted to batches once, where they enter the library. A batch is stored densely or sparsely;
     whoever uses it asks for the form that suits the computation and need not know how it is stored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> batch = Batch(np.array([[1.0, np.nan], [3.0, 4.0]]))
+    >>> len(batch), batch.n_observed.tolist()
+    (2, [1, 2])
     """
 
     values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones

@@ -70,6 +70,17 @@ class Change:
     angle : float or None
         Largest angle, in radians, between the basis before the change and the basis until the next one; None
         if it is not known yet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm import MaxNormDecomposition
+    >>> rng = np.random.default_rng(0)
+    >>> parts = [rng.standard_normal((3000, 3)) @ rng.standard_normal((3, 40)) for _ in range(2)]
+    >>> stream = np.concatenate(parts) + 0.01 * rng.standard_normal((6000, 40))
+    >>> model = MaxNormDecomposition(3, random_state=0).partial_fit(stream)
+    >>> [(change.sample, change.kind) for change in model.changes_]
+    [(3000, 'new')]
     """
 
     sample: int

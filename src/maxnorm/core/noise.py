@@ -89,6 +89,12 @@ class RowNoise(ABC):
 
     The residual v then gives the direction of the gradient whatever its length, so that the encoder can take
     a full step (for the max-norm a single one suffices) where the general alternation makes small steps.
+
+    Examples
+    --------
+    >>> from maxnorm.core.noise import L1, L21, RowNoise
+    >>> isinstance(L21(1.0), RowNoise), isinstance(L1(1.0), RowNoise)
+    (True, False)
     """
 
     @abstractmethod
@@ -100,6 +106,12 @@ class AdaptiveNoise(ABC):
     """A noise model whose thresholds depend on the residual that they are applied to.
 
     The encoder adapts the thresholds during the first sweeps and then keeps them, so that it can converge.
+
+    Examples
+    --------
+    >>> from maxnorm.core.noise import AdaptiveNoise, CappedL1, L1
+    >>> isinstance(CappedL1(1.0, cut=4.0), AdaptiveNoise), isinstance(L1(1.0), AdaptiveNoise)
+    (True, False)
     """
 
     @abstractmethod
@@ -119,7 +131,14 @@ class AdaptiveNoise(ABC):
 
 
 class WeightingNoise(ABC):
-    """A noise model that gives unreliable samples less weight in the basis update."""
+    """A noise model that gives unreliable samples less weight in the basis update.
+
+    Examples
+    --------
+    >>> from maxnorm.core.noise import L1, L21, WeightingNoise
+    >>> isinstance(L21(1.0), WeightingNoise), isinstance(L1(1.0), WeightingNoise)
+    (True, False)
+    """
 
     @abstractmethod
     def sample_weight(self, V: Array) -> Array:
@@ -138,7 +157,15 @@ def compiled() -> ModuleType | None:
 
 @dataclass(frozen=True)
 class L1:
-    """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA), as in the paper."""
+    """``lambda2 * |e|_1``: a few entries of a sample are grossly wrong (robust PCA), as in the paper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.noise import L1
+    >>> L1(1.0).prox(np.array([[0.5, -3.0, 20.0]])).tolist()  # every error is shortened by lambda2
+    [[0.0, -2.0, 19.0]]
+    """
 
     lambda2: float
 
@@ -154,11 +181,19 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
     """``lambda2 * |e|`` that levels off beyond ``cut``: gross errors are rejected.
 
     Under the l1 norm a gross error keeps an influence of lambda2 on the fit. Here the influence decreases
-    from ``cut`` on and vanishes from ``2 * cut`` on (Hampel's function). The norm_slope is that the problem
+    from ``cut`` on and vanishes from ``2 * cut`` on (Hampel's function). The price is that the problem
     is not convex, so that the starting point matters. Therefore the thresholds of a sample are at least
     ``huber`` and ``reject`` times the robust scale of its residual: a sample that is fitted badly, as all
     samples are at first, is treated leniently, and as the fit improves the thresholds approach ``lambda2``
     and ``cut``. A sample whose residual has a robust scale above ``largest`` gets less weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.noise import CappedL1
+    >>> noise = CappedL1(1.0, cut=4.0, huber=0.0, reject=0.0)
+    >>> noise.prox(np.array([[0.5, -3.0, 20.0]])).tolist()  # a large error is rejected as a whole
+    [[0.0, -2.0, 20.0]]
     """
 
     lambda2: float
@@ -260,6 +295,13 @@ class L21(RowNoise, WeightingNoise):
     An outlying sample has large coefficients and so a large weight in the basis update, because coefficients
     count by their squares and e removes the error from the sample only. With ``downweight`` a sample is
     weighted by the share of its residual that is not classified as noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.noise import L21
+    >>> L21(2.5).prox(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()  # a whole sample is an error, or nothing
+    [[1.5, 2.0], [0.0, 0.0]]
     """
 
     lambda2: float
@@ -282,7 +324,15 @@ class L21(RowNoise, WeightingNoise):
 
 @dataclass(frozen=True)
 class Squared(RowNoise):
-    """``lambda2 * |e|_2^2``: dense noise; with the max-norm, max-margin matrix factorisation."""
+    """``lambda2 * |e|_2^2``: dense noise; with the max-norm, max-margin matrix factorisation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.noise import Squared
+    >>> Squared(0.5).prox(np.array([[0.5, -3.0, 20.0]])).tolist()  # half of every residual is noise
+    [[0.25, -1.5, 10.0]]
+    """
 
     lambda2: float
 
@@ -298,7 +348,15 @@ class Squared(RowNoise):
 
 @dataclass(frozen=True)
 class NoNoise(RowNoise):
-    """``e = 0``: no noise is separated, and the basis is fitted by least squares."""
+    """``e = 0``: no noise is separated, and the basis is fitted by least squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.noise import NoNoise
+    >>> NoNoise().prox(np.array([[0.5, -3.0, 20.0]])).tolist()
+    [[0.0, 0.0, 0.0]]
+    """
 
     def weight(self, V: Array) -> Array:
         return np.ones(len(V), dtype=V.dtype)

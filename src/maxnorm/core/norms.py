@@ -182,6 +182,13 @@ class MaxNorm(FactorNorm):
 
     ``basis_update="exact"`` minimises the surrogate; ``"bcd"`` is Algorithm 4 as printed, which may diverge
     and then raises :class:`DivergenceError`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.norms import MaxNorm
+    >>> MaxNorm(0.5).basis_value(np.array([[3.0, 4.0], [0.0, 1.0]]))  # only the longest row counts
+    6.25
     """
 
     lambda1: float
@@ -226,7 +233,15 @@ class MaxNorm(FactorNorm):
 
 @dataclass(frozen=True)
 class NuclearNorm(FactorNorm):
-    """The nuclear norm: ``lambda1 / 2 * norm(r)^2`` per sample and ``lambda1 / 2 * norm(L)_F^2`` (OR-PCA)."""
+    """The nuclear norm: ``lambda1 / 2 * norm(r)^2`` per sample and ``lambda1 / 2 * norm(L)_F^2`` (OR-PCA).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.norms import NuclearNorm
+    >>> NuclearNorm(0.5).basis_value(np.array([[3.0, 4.0], [0.0, 1.0]]))  # all rows count
+    6.5
+    """
 
     lambda1: float
 
