@@ -37,4 +37,5 @@ def test_tools_that_need_newer_dependencies_are_left_out_with_the_oldest(version
     oldest = versions.list_tools(pyproject, oldest=True)
     left_out = {line.partition(">=")[0] for line in set(newest) - set(oldest)}
     assert left_out == set(versions.NEEDS_NEWER)
-    assert all((ROOT / path).is_file() for paths in versions.NEEDS_NEWER.values() for path in paths)
+    tests = [test for tests in versions.NEEDS_NEWER.values() for test in tests]
+    assert all((ROOT / test.partition("::")[0]).is_file() for test in tests)

@@ -444,7 +444,7 @@ def with_invalid_block(kind, at=17):
         if kind == "width":
             return block[:, 1:]
         if kind == "text":
-            return block.astype(str) + " mm"
+            return np.char.add(block.astype(str), " mm")
         if kind == "flat":
             return block[0]
         return np.where(np.arange(P) == 4, np.inf, block)
