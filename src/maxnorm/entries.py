@@ -148,6 +148,7 @@ class EntryLearner(Learner):
         )
         if settings.repeated_weight:  # a sample replaces what it was when it was last seen
             kept *= max(1.0 - float(weight.sum()) / settings.repeated_weight, 0.0)
+        sums = model.measure(Z, rows, weight)
         residual = self._residual(Z, model, rows)
         return Contribution(
             len(full),
@@ -157,7 +158,7 @@ class EntryLearner(Learner):
             Decay(kept, past, recent),
             rank=L.shape[1],
             loss=0.5 * float(residual @ residual),
-            entry_sums=model.measure(Z, rows, weight),
+            entry_sums=sums,
         )
 
     @staticmethod

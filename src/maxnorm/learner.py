@@ -688,6 +688,14 @@ def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) ->
     return Progress(learn(learner, progress.state, rows, watch=watch)[0])
 
 
+def take_last(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
+    """Learn from the last rows of a pass: :func:`take` and then :func:`flush`, without copies of the rows."""
+    state, rows = progress.state, Batch.join([*progress.waiting, rows])
+    if len(rows) >= learner.rows_needed(state):
+        state, rows = learn(learner, state, rows, last=False, watch=watch)
+    return Progress(learn(learner, state, rows, watch=watch)[0] if len(rows) else state)
+
+
 def apply(
     learner: Learner, state: State, rows: Batch, *, encoding: bool = True
 ) -> Iterator[tuple[Batch, Encoding]]:

@@ -204,9 +204,8 @@ class EntryModel:
     def explain(self, Z: csr_array) -> Rows:
         """Return what is known of rows, given their entries, in the units of the data."""
         b, q = Z.shape[0], self.mean.shape[1]
-        found = Rows(
-            np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z), np.ones(Z.nnz)
-        )
+        belief = np.ones(Z.nnz) if self.gross_share else np.broadcast_to(1.0, Z.nnz)
+        found = Rows(np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z), belief)
         used, places = np.unique(Z.indices, return_inverse=True)
         moments = self._moments_of(used)
         for part in blocks(np.arange(b), q + 1):
@@ -300,8 +299,10 @@ class EntryModel:
     def measure(self, Z: csr_array, rows: Rows, weight: Array) -> EntrySums:
         """Return the sums over rows that were explained, given their weights."""
         Y = self.standardise(Z)
-        believed = np.repeat(weight, np.diff(Z.indptr)) * rows.belief
-        each = np.repeat(rows.precision, np.diff(Z.indptr)) * believed
+        each = np.repeat(weight, np.diff(Z.indptr))
+        each *= rows.belief
+        counts = sum_columns(each, Z)
+        each *= np.repeat(rows.precision, np.diff(Z.indptr))
         moments, single_or_double = rows.moments, self.covariance.dtype
         return EntrySums(
             weight=float(weight.sum()),
@@ -309,7 +310,7 @@ class EntryModel:
             rows=weight @ moments,
             features=(rows.features * weight[:, None]).T @ rows.features,
             features_rows=(rows.features * weight[:, None]).T @ rows.mean,
-            counts=sum_columns(believed, Z),
+            counts=counts,
             squares=sum_columns(each * Y.data**2, Z),
             products=np.asarray(like(Z, each * Y.data).T @ with_one(rows.mean)),
             grams=np.asarray(
@@ -330,7 +331,7 @@ class EntryModel:
         covariance[:] = packed_upper(np.linalg.inv(self.column_precision))
         for part in blocks(there, self.mean.shape[1] + 1):
             mean[part], covariance[part] = self._columns_given(seen, part, expected[part])
-        left, q = mean - expected, mean.shape[1]  # zero for columns without entries
+        left, q = np.subtract(mean, expected, out=expected), mean.shape[1]  # zero for columns without entries
         is_there = (seen.counts > 0.0).astype(covariance.dtype)
         spread = left.T @ left + symmetric((is_there @ covariance)[None], q)[0]
         row_weights = self.row_weights

@@ -59,7 +59,17 @@ from maxnorm.estimators.validation import (
     set_features,
     validate_array,
 )
-from maxnorm.learner import Learner, Progress, StepResult, apply, check_state, flush, refusing_overflow, take
+from maxnorm.learner import (
+    Learner,
+    Progress,
+    StepResult,
+    apply,
+    check_state,
+    flush,
+    refusing_overflow,
+    take,
+    take_last,
+)
 from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
 
@@ -407,8 +417,11 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
 
     def _one_pass(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         with monitor.one_pass():
-            self._learn(learner, source, monitor.watch)
-            self._progress = flush(learner, self._progress, monitor.watch)
+            if isinstance(source, Batch):
+                self._learn(learner, source, monitor.watch, take_last)
+            else:
+                self._learn(learner, source, monitor.watch)
+                self._progress = flush(learner, self._progress, monitor.watch)
 
     def _fit_automatically(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         """Fit the model in rounds over all samples if they are few, and otherwise in one pass."""
@@ -482,7 +495,11 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             self._progress = Progress(result.state)
 
     def _learn(
-        self, learner: Learner, source: Batch | Stream | Blocks, watch: Callable[[StepResult], object] | None
+        self,
+        learner: Learner,
+        source: Batch | Stream | Blocks,
+        watch: Callable[[StepResult], object] | None,
+        learn_from: Callable[..., Progress] = take,
     ) -> None:
         """Learn from a source; what is learnt from a stream is kept after every step."""
         if isinstance(source, Blocks):
@@ -497,7 +514,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             rows = in_precision(batch, progress.state.L.dtype, row)
             if not progress.state.scales.weight and not progress.waiting:
                 warn_if_tiny(rows)
-            self._progress = take(learner, progress, rows, watch)
+            self._progress = learn_from(learner, progress, rows, watch)
 
     def _learn_blocks(
         self, learner: Learner, blocks: Blocks, watch: Callable[[StepResult], object] | None
