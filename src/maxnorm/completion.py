@@ -98,7 +98,7 @@ class CompletionChoice(Learner):
 
     def chosen(self, rows: Batch) -> DenseLearner | EntryLearner:
         """Return the learner that suits rows."""
-        if self.only_entries:
+        if self.only_entries or rows.features is not None:
             return self.entries
         n, p = rows.shape
         share = float(rows.n_observed.sum()) / max(n * p, 1)
@@ -178,7 +178,7 @@ def predict(learner: Learner, state: State, rows: Batch, positions: tuple[Index,
     needed, places = np.unique(positions[0], return_inverse=True)
     rows, columns = rows[needed], positions[1]
     if state.entry_model is not None:
-        known = state.entry_model.explain(rows.entries())
+        known = state.entry_model.explain(rows.entries(), rows.features)
         return Predictions(*state.entry_model.predict_at(known, places, columns))
     model = learner.model_at(state)
     values, deviations = np.empty(len(places)), np.full(len(places), np.nan)
@@ -210,7 +210,7 @@ def recommend(learner: Learner, state: State, rows: Batch, k: int, *, by_value: 
     n, p = rows.shape
     columns, values = np.full((n, k), -1, dtype=np.intp), np.full((n, k), np.nan)
     model = state.entry_model
-    has_demand = not by_value and model is not None and model.pattern.n_features > 0
+    has_demand = not by_value and model is not None and model.pattern.n_informative > 0
     size = max(1, APPLY_ENTRIES // p)
     for start in range(0, n, size):
         part = slice(start, start + size)
@@ -236,7 +236,8 @@ def _most_wanted(state: State, rows: Batch, k: int) -> Recommendations:
     some = best_columns(demand, max(SHORT_LIST * k, SHORT_LIST))
     demand = np.take_along_axis(demand, some, axis=1)
     places = np.repeat(np.arange(len(some)), some.shape[1])
-    predicted = model.values_at(model.explain(entries), places, some.ravel()).reshape(some.shape)
+    known = model.explain(entries, rows.features)
+    predicted = model.values_at(known, places, some.ravel()).reshape(some.shape)
     merits = np.where(np.isfinite(demand), model.merits(demand, some, predicted), -np.inf)
     best = _best(merits, k)
     is_found = best.columns >= 0

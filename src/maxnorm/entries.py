@@ -69,6 +69,7 @@ class EntryLearner(Learner):
     batch_size: int | Literal["auto"] = "auto"
     half_life: float | None = None
     is_robust: bool = False  #: whether some entries may be grossly wrong
+    column_features: Array | None = None  #: what else is known of the columns, one row each
 
     def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
         first = np.random.default_rng(seed).standard_normal((n_features, self._n_factors(n_features)))
@@ -93,9 +94,10 @@ class EntryLearner(Learner):
         sample = rows[:size].entries()
         if not sample.nnz:
             return state
-        weight = rows[:size].weighted(np.ones(sample.shape[0]))
+        given, weight = rows[:size].features, rows[:size].weighted(np.ones(sample.shape[0]))
         improvement = ROUNDS.improvement if sample.shape[0] == len(rows) else ROUNDS.first_improvement
-        model = settled(self.first_model(state, sample), sample, weight, improvement)
+        model = self.first_model(state, sample, given)
+        model = settled(model, sample, given, weight, improvement)
         return replace(state, entry_model=model, entry_sums=model.sums(), L=model.basis.astype(state.L.dtype))
 
     def sample_size(self, rows: Batch) -> int | None:
@@ -104,12 +106,18 @@ class EntryLearner(Learner):
         enough = np.flatnonzero(np.cumsum(rows.n_observed) >= needed)
         return int(enough[0]) + 1 if len(enough) else None
 
-    def first_model(self, state: State, Z: csr_array) -> EntryModel:
+    def first_model(self, state: State, Z: csr_array, given: Array | None) -> EntryModel:
         """Return the model before the first sample, in the units of the data."""
         gauge, same_units = gauge_of_entries(Z, robust=self.is_robust)
         n, p = Z.shape
         implicit = Z.nnz < ROUNDS.implicit_share * n * p if self.implicit == "auto" else self.implicit
         pattern = Pattern.of(Z, state.seed) if implicit else Pattern.unused(p)
+        if self.column_features is not None and len(self.column_features) != p:
+            raise ValueError(
+                f"column_features has {len(self.column_features)} rows, but X has {p} columns; pass one row "
+                "for each column of X"
+            )
+        pattern = pattern.with_given(given, self.column_features)
         biases = same_units if self.biases == "auto" else bool(self.biases)
         model = EntryModel.start(gauge, state.L.shape[1], pattern, state.seed, row_biases=biases)
         return model.doubting(Z) if self.is_robust else model
@@ -137,8 +145,10 @@ class EntryLearner(Learner):
         nothing = SufficientStatistics.zeros(*L.shape)
         if model is None or not full.any():
             return Contribution(len(full), 0, nothing, Scales(), Decay(), L.shape[1])
-        Z = Z if full.all() else Z[full]
-        rows, n = model.explain(Z), Z.shape[0]
+        given = batch.features
+        if not full.all():
+            Z, given = Z[full], None if given is None else given[full]
+        rows, n = model.explain(Z, given), Z.shape[0]
         now = time + n
         ages = remaining_weight(np.arange(time + 1, now + 1), now, 0.0, settings.half_life)
         weight = batch.weighted(ages, full)
@@ -181,7 +191,7 @@ class EntryLearner(Learner):
         residual, R = np.zeros((b, p), batch.dtype), np.zeros((b, d))
         offset, each = np.zeros((b, p)), np.zeros(b)
         if model is not None:
-            rows = model.explain(Z)
+            rows = model.explain(Z, batch.features)
             R, offset = rows.mean[:, :-1] @ model.rotation, model.offsets(rows)
             left = self._residual(Z, model, rows)
             residual[np.repeat(np.arange(b), np.diff(Z.indptr)), Z.indices] = left
@@ -203,13 +213,15 @@ class EntryLearner(Learner):
         return NuclearNorm(0.0)
 
 
-def settled(model: EntryModel, Z: csr_array, weight: Array, improvement: float) -> EntryModel:
+def settled(
+    model: EntryModel, Z: csr_array, given: Array | None, weight: Array, improvement: float
+) -> EntryModel:
     """Return the model that rounds over a sample lead to, until the squared errors fall by less than this."""
     full = np.diff(Z.indptr) > 0
-    Z, weight = Z[full], weight[full]
+    Z, weight, given = Z[full], weight[full], None if given is None else given[full]
     cost = np.inf
     for i in range(ROUNDS.most):
-        seen = model.measure(Z, model.explain(Z), weight)
+        seen = model.measure(Z, model.explain(Z, given), weight)
         model = model.updated(seen)
         before, cost = cost, float(model.noise @ seen.counts)
         del seen  # which may be large, before the sums of the next round are there

@@ -131,6 +131,11 @@ def _check_recommender(learnt: dict[str, Any]) -> None:
         _require(is_array, "users or items have not as many names as there are")
         _require(labels.dtype.kind in "iO", "the names of users or items are neither numbers nor texts")
     _require(bool(np.isfinite(ratings.matrix.data).all()), "a rating is not finite")
+    for features, length in zip(
+        (ratings.user_features, ratings.item_features), ratings.matrix.shape, strict=True
+    ):
+        is_array = isinstance(features, np.ndarray) and features.dtype == np.float64 and features.ndim == 2
+        _require(features is None or (is_array and len(features) == length), "features are not valid")
     is_same = getattr(model, "n_features_in_", None) == ratings.matrix.shape[1]
     _require(is_same, "the model of the recommender has other items")
 
@@ -218,6 +223,9 @@ def _check_progress(progress: Any, n_features: int) -> None:
         if batch.is_sparse:
             check_rows(values)
             _require(not np.isnan(values.data).any(), "an observed entry of a row that waits is NaN")
+        features = batch.features
+        is_array = isinstance(features, np.ndarray) and features.dtype == np.float64 and features.ndim == 2
+        _require(features is None or (is_array and len(features) == len(batch)), "features are not valid")
         check_range(batch)
 
 
@@ -268,6 +276,13 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
     _require(bool((pattern.row_scale > 0.0).all()), "a scale of a feature is not positive")
     _check_array(pattern.row_mean, "the means of features", k)
     _check_array(pattern.strength, "the strengths of features", k, least=0.0)
+    if pattern.given_columns is not None:
+        m = np.shape(pattern.given_columns)[-1]
+        _check_array(pattern.given_columns, "the given features of columns", p, m)
+    if pattern.row_units is not None:
+        m = np.shape(pattern.row_units)[-1]
+        _check_array(pattern.row_units, "the units of the given features of rows", 2, m)
+        _require(bool((pattern.row_units[1] > 0.0).all()), "a scale of a given feature is not positive")
     q, size, n_features = d + 1, (d + 2) * (d + 3) // 2, pattern.n_features
     _check_gauge(model.gauge, p)
     _check_array(model.mean, "the factors of columns", p, q)

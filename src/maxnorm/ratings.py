@@ -54,11 +54,17 @@ class Ratings:
         What is rated, in increasing order.
     matrix : csr_array of shape (n_users, n_items)
         The ratings. Ratings of the same item by the same user are averaged.
+    user_features : ndarray of shape (n_users, n_user_features) or None
+        What else is known of the users; NaN where it is not known.
+    item_features : ndarray of shape (n_items, n_item_features) or None
+        What else is known of the items.
     """
 
     users: AnyArray
     items: AnyArray
     matrix: csr_array
+    user_features: Array | None = None
+    item_features: Array | None = None
 
     @classmethod
     def of(cls, users: Any, items: Any, values: Any) -> Ratings:
@@ -104,6 +110,44 @@ class Ratings:
         shape = (len(row_labels), len(column_labels))
         return cls(row_labels, column_labels, _averaged(stars[there], rows[there], columns[there], shape))
 
+    def with_features(self, of_users: Any = None, of_items: Any = None) -> Ratings:
+        """Return the ratings with what else is known of users and items.
+
+        Users and items that have features but no ratings are added.
+
+        Parameters
+        ----------
+        of_users : data frame, default=None
+            What else is known of users, whose names are the index. Texts count as categories.
+        of_items : data frame, default=None
+            The same for items.
+
+        Returns
+        -------
+        Ratings
+            The ratings with features.
+
+        See Also
+        --------
+        maxnorm.Recommender.fit : Learns from ratings and features.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from maxnorm.ratings import Ratings
+        >>> people = pd.DataFrame({"age": [30, 40], "town": ["Rome", "Bonn"]}, index=["ann", "eve"])
+        >>> ratings = Ratings.of(["ann", "bob"], [7, 9], [4, 5]).with_features(people)
+        >>> ratings.users.tolist(), ratings.user_features.shape
+        (['ann', 'bob', 'eve'], (3, 3))
+        """
+        users, user_features = _described(self.users, of_users, "user_features")
+        items, item_features = _described(self.items, of_items, "item_features")
+        entries = self.matrix.tocoo()
+        rows = np.searchsorted(users, self.users)[entries.row]
+        columns = np.searchsorted(items, self.items)[entries.col]
+        matrix = csr_array((entries.data, (rows, columns)), shape=(len(users), len(items)))
+        return Ratings(users, items, matrix, user_features, item_features)
+
     def find(self, labels: Any, *, among: AnyArray) -> Index:
         """Return the positions of names among the users or the items; -1 for those that are unknown.
 
@@ -128,6 +172,33 @@ def _labels(labels: Any, name: str) -> AnyArray:
     if all(WHOLE_NUMBER.fullmatch(text) for text in texts):
         return np.array(texts, dtype=np.int64)
     return np.array(texts, dtype=object)
+
+
+def _described(labels: AnyArray, frame: Any, name: str) -> tuple[AnyArray, Array | None]:
+    """Return the names together with those of a frame, and the features of each of them."""
+    if frame is None:
+        return labels, None
+    if not (hasattr(frame, "index") and hasattr(frame, "columns")):
+        raise TypeError(f"{name} is a {type(frame).__name__}; pass a data frame whose index has the names")
+    described = _labels(frame.index, name)
+    if len(np.unique(described)) < len(described):
+        raise ValueError(f"the index of {name} has a name more than once; pass one row for each name")
+    if described.dtype != labels.dtype:
+        described, labels = (np.array([str(x) for x in some], dtype=object) for some in (described, labels))
+    known = np.unique(np.concatenate([labels, described]))
+    numbers = np.column_stack([_numbers_of(frame[column]) for column in frame.columns])
+    features = np.full((len(known), numbers.shape[1]), np.nan)
+    features[np.searchsorted(known, described)] = numbers
+    return known, features
+
+
+def _numbers_of(column: Any) -> Array:
+    """Return a column of numbers as it is, and one of texts as a column for each of them."""
+    try:
+        return np.asarray(column, dtype=np.float64)[:, None]
+    except (TypeError, ValueError):
+        texts = np.array([str(value) for value in column], dtype=object)
+        return (texts[:, None] == np.unique(texts)).astype(np.float64)
 
 
 def _averaged(values: Array, rows: Index, columns: Index, shape: tuple[int, int]) -> csr_array:

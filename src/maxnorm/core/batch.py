@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Batch:
 
     values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones
     weight: Array | None = None  #: weights of the samples; None if all are one
+    features: Array | None = None  #: what else is known of the samples, one row each; NaN where it is not
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, KINDS):
@@ -96,18 +97,19 @@ class Batch:
         if isinstance(rows, slice) and self.is_sparse:
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                weight = None if self.weight is None else self.weight[rows]
-                return Batch(view_of_rows(self.values, start, max(start, stop)), weight)
-        return Batch(self.values[rows], None if self.weight is None else self.weight[rows])
+                values = view_of_rows(self.values, start, max(start, stop))
+                return Batch(values, _some(self.weight, rows), _some(self.features, rows))
+        return Batch(self.values[rows], _some(self.weight, rows), _some(self.features, rows))
 
     def copy(self) -> Batch:
         """Return a batch that shares no memory with this one."""
-        return Batch(self.values.copy(), None if self.weight is None else self.weight.copy())
+        weight, features = (None if x is None else x.copy() for x in (self.weight, self.features))
+        return Batch(self.values.copy(), weight, features)
 
     def astype(self, dtype: np.dtype[Any]) -> Batch:
         """Return the batch in another precision; sparse batches keep theirs, which is always double."""
         is_same = self.is_sparse or self.dtype == dtype
-        return self if is_same else Batch(self.values.astype(dtype), self.weight)
+        return self if is_same else replace(self, values=self.values.astype(dtype))
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> Batch:
@@ -117,15 +119,25 @@ class Batch:
         weight = None
         if any(batch.weight is not None for batch in batches):
             weight = np.concatenate([batch.weighted(np.ones(len(batch))) for batch in batches])
+        widths = [batch.features.shape[1] for batch in batches if batch.features is not None]
+        features = np.concatenate([batch.features_of(widths[0]) for batch in batches]) if widths else None
         if any(batch.is_sparse for batch in batches):
-            return Batch(csr_array(vstack([batch.entries() for batch in batches])), weight)
-        return Batch(np.concatenate([batch.values for batch in batches]), weight)
+            return Batch(csr_array(vstack([batch.entries() for batch in batches])), weight, features)
+        return Batch(np.concatenate([batch.values for batch in batches]), weight, features)
+
+    def features_of(self, n_features: int) -> Array:
+        """Return so many features of the samples, which are not known if none were given."""
+        return np.full((len(self), n_features), np.nan) if self.features is None else self.features
 
     def weighted(self, weights: Array, used: Mask | None = None) -> Array:
         """Return weights multiplied by those of the samples, or of those samples that are used."""
         if self.weight is None:
             return weights
         return weights * (self.weight if used is None else self.weight[used])
+
+
+def _some(values: Array | None, rows: slice | NDArray[np.integer[Any]]) -> Array | None:
+    return None if values is None else values[rows]
 
 
 def view_of_rows(Z: csr_array, start: int, stop: int) -> csr_array:

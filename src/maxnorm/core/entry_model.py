@@ -201,11 +201,12 @@ class EntryModel:
 
     # -- rows, given the columns ----------------------------------------------------------------------
 
-    def explain(self, Z: csr_array) -> Rows:
-        """Return what is known of rows, given their entries, in the units of the data."""
+    def explain(self, Z: csr_array, given: Array | None = None) -> Rows:
+        """Return what is known of rows, given their entries in the units of the data, and their features."""
         b, q = Z.shape[0], self.mean.shape[1]
         belief = np.ones(Z.nnz) if self.gross_share else np.broadcast_to(1.0, Z.nnz)
-        found = Rows(np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), self.pattern.of_rows(Z), belief)
+        features = self.pattern.of_rows(Z, given)
+        found = Rows(np.zeros((b, q)), np.zeros((b, q, q)), np.ones(b), features, belief)
         used, places = np.unique(Z.indices, return_inverse=True)
         moments = self._moments_of(used)
         for part in blocks(np.arange(b), q + 1):

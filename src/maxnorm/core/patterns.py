@@ -9,7 +9,7 @@ over the columns that it observes. Nothing is stored per row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,10 @@ class Pattern:
     row_scale: Array  #: k, root mean squares of the averages over the columns of a row
     row_mean: Array  #: k, means of these averages
     strength: Array  #: k, how much each of them says about what rows want
+    given_columns: Array | None = (
+        None  #: p x m, further features of columns, of mean zero and mean square one
+    )
+    row_units: Array | None = None  #: 2 x m, means and scales of further features of rows
 
     @classmethod
     def unused(cls, n_columns: int) -> Pattern:
@@ -71,25 +75,44 @@ class Pattern:
         columns = (found / size).astype(np.float32)  # which is precise enough, and half as large
         return cls(columns, root_mean_square(averages), averages.mean(axis=0), strength)
 
+    def with_given(self, of_rows: Array | None, of_columns: Array | None) -> Pattern:
+        """Return the pattern with further features of rows and columns, where NaN stands for what is unknown.
+
+        The units of those of rows are found from the rows at hand.
+        """
+        units = None if of_rows is None else units_of(of_rows)
+        columns = None if of_columns is None else in_units(of_columns, units_of(of_columns))
+        return replace(self, given_columns=columns, row_units=units)
+
     @property
     def n_informative(self) -> int:
         """Number of singular vectors that tell what rows and columns are like."""
         return min(self.columns.shape[1], RULE.informative)
 
     @property
-    def n_features(self) -> int:
-        """Number of features of a row: its averages and a one; zero if the pattern is not used."""
-        return self.n_informative + 1 if self.n_informative else 0
+    def n_given(self) -> int:
+        """Number of further features of rows."""
+        return 0 if self.row_units is None else self.row_units.shape[1]
 
-    def of_rows(self, Z: csr_array) -> Array:
-        """Return the features of rows, given their entries; rows without entries have what is usual."""
+    @property
+    def n_features(self) -> int:
+        """Number of features of a row: its averages, those that are given, and a one; zero without any."""
+        found = self.n_informative + self.n_given
+        return found + 1 if found else 0
+
+    def of_rows(self, Z: csr_array, given: Array | None = None) -> Array:
+        """Return the features of rows; without entries, or where they are not known, those that are usual."""
         if not self.n_features:
             return np.zeros((Z.shape[0], 0))
         k, counts = self.n_informative, np.diff(Z.indptr)
         share = np.repeat(1.0 / np.maximum(counts, 1), counts)
         averages: Array = like(Z, share.astype(np.float32)) @ self.columns[:, :k]
         averages[counts == 0] = self.row_mean[:k]
-        return np.column_stack([averages / self.row_scale[:k], np.ones(len(averages))])
+        parts: list[Array] = [averages / self.row_scale[:k], np.ones(len(averages))]
+        if self.row_units is not None:
+            usual = np.zeros((len(averages), self.n_given))
+            parts.insert(1, usual if given is None else in_units(given, self.row_units))
+        return np.column_stack(parts)
 
     def of_columns(self, counts: Array) -> Array:
         """Return the features of columns, given their numbers of entries.
@@ -97,10 +120,12 @@ class Pattern:
         The number of entries is one of them, because popular columns differ from others. That of a row is
         not: the entries of a row arrive one by one, so that their number tells little.
         """
-        if not self.n_features:
-            return np.zeros((len(counts), 0))
-        popularity = np.log(np.maximum(counts, 1.0))
-        return np.column_stack([self.columns[:, : self.n_informative], popularity, np.ones(len(counts))])
+        parts: list[Array] = []
+        if self.n_informative:
+            parts = [self.columns[:, : self.n_informative], np.log(np.maximum(counts, 1.0))]
+        if self.given_columns is not None:
+            parts.append(self.given_columns)
+        return np.column_stack([*parts, np.ones(len(counts))]) if parts else np.zeros((len(counts), 0))
 
     def demand(self, Z: csr_array, counts: Array) -> Array:
         """Return how much rows want each column, going by the columns that they have; any units.
@@ -118,6 +143,20 @@ def root_mean_square(X: Array) -> Array:
     """Return the root mean square of each column, one for a column of zeros."""
     size = np.sqrt(np.mean(X**2, axis=0))
     return np.where(size > 0.0, size, 1.0)
+
+
+def units_of(features: Array) -> Array:
+    """Return the means and the standard deviations of features, in two rows; NaN is left out."""
+    known = ~np.isnan(features)
+    counts = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, features, 0.0).sum(axis=0) / counts
+    scale = np.sqrt(np.where(known, (features - mean) ** 2, 0.0).sum(axis=0) / counts)
+    return np.vstack([mean, np.where(scale > 0.0, scale, 1.0)])
+
+
+def in_units(features: Array, units: Array) -> Array:
+    """Return features less their means, divided by their scales; zero where they are not known."""
+    return np.nan_to_num((features - units[0]) / units[1], nan=0.0)
 
 
 def regress(features: Array, targets: Array) -> Array:

@@ -244,11 +244,21 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         self : object
             The fitted estimator.
         """
+        return self._fit(X, sample_weight, callback)
+
+    def _fit(
+        self,
+        X: Samples,
+        sample_weight: ArrayLike | None,
+        callback: Callback | None,
+        row_features: ArrayLike | None = None,
+    ) -> Self:
         with self._restoring(X):
             self.__dict__.pop("_progress", None)
             self._cache = Cache()
             learner = self._learner()
-            source = with_weights(self._source(X, reset=True), X, sample_weight)
+            source = with_features(self._source(X, reset=True), row_features)
+            source = with_weights(source, X, sample_weight)
             if isinstance(source, Batch) and (complaint := complaint_about_tiny(source)) is not None:
                 raise ValueError(complaint)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
@@ -286,12 +296,22 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         self : object
             The estimator.
         """
+        return self._partial_fit(X, sample_weight, callback)
+
+    def _partial_fit(
+        self,
+        X: Samples,
+        sample_weight: ArrayLike | None,
+        callback: Callback | None,
+        row_features: ArrayLike | None = None,
+    ) -> Self:
         watch = None if callback is None else Monitor(self, callback, self._keep).watch
         with self._restoring(X), suppress(StopLearning):
             if "_cache" not in self.__dict__:
                 self._cache = Cache()
             learner = self._learner()
-            source = with_weights(self._source(X, reset=not self.__sklearn_is_fitted__()), X, sample_weight)
+            source = self._source(X, reset=not self.__sklearn_is_fitted__())
+            source = with_weights(with_features(source, row_features), X, sample_weight)
             self._learn(learner, source, watch)
         return self
 
@@ -486,7 +506,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
                 f"{1.0 - n_other / values.size:.0%} of the entries of X are zero, and most of the others "
                 "were classified as gross errors. If they are the signal, as in counts, pass noise='none'",
                 UserWarning,
-                stacklevel=5 + FIT_FRAMES,
+                stacklevel=6 + FIT_FRAMES,
             )
 
     def _keep(self, result: StepResult) -> None:
@@ -577,7 +597,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
                     f"{model.gross_share:.0%} of the entries of X were classified as gross errors. If they "
                     "are not errors, pass noise='none'",
                     UserWarning,
-                    stacklevel=3 + FIT_FRAMES,
+                    stacklevel=4 + FIT_FRAMES,
                 )
             return
         with limited_blas(1, *state.L.shape):
@@ -588,7 +608,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             "the low-rank part is nearly zero: most of X was classified as gross errors. If most entries of "
             "X are zero or background, pass noise='none'; otherwise try another n_components",
             UserWarning,
-            stacklevel=3 + FIT_FRAMES,
+            stacklevel=4 + FIT_FRAMES,
         )
 
     def _check_parameters(self) -> None:
@@ -688,14 +708,15 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _apply(self, X: Samples, answer: Answer) -> list[Any]:
+    def _apply(self, X: Samples, answer: Answer, row_features: ArrayLike | None = None) -> list[Any]:
         """Return an answer for all samples of X, computed block by block from one snapshot of the model."""
         check_is_fitted(self)
         learner, state = self._snapshot()
-        if is_dask(X):
+        if is_dask(X) and row_features is None:
             return self._apply_lazily(X, learner, state, answer)
         parts, n_samples, n_unfinished = [], 0, 0
-        for _, rows in self._batches(self._rows(X)):
+        source = self._rows(X) if row_features is None else self._source(X, reset=False)
+        for _, rows in self._batches(with_features(source, row_features)):
             for block, code in apply(learner, state, rows, encoding=answer.needs_encoding(state)):
                 parts.append(answer(block, code, state))
                 n_samples += len(block)
@@ -887,6 +908,31 @@ def warn_if_tiny(rows: Batch) -> None:
     complaint = complaint_about_tiny(rows)
     if complaint is not None:
         warnings.warn(f"{complaint}, or ignore this if samples that follow are larger", stacklevel=4)
+
+
+def with_features(source: Batch | Stream | Blocks, row_features: ArrayLike | None) -> Any:
+    """Return samples with what else is known of them."""
+    if row_features is None:
+        return source
+    if not isinstance(source, Batch):
+        raise ValueError(
+            "row_features needs X to be an array, a data frame or a sparse matrix; pass the rows of other "
+            "sources to partial_fit as arrays, with their features"
+        )
+    features = check_features_of("row", row_features)
+    if len(features) != len(source):
+        raise ValueError(
+            f"row_features has {len(features)} rows, but X has {len(source)}; pass one for each row of X"
+        )
+    return replace(source, features=features)
+
+
+def check_features_of(side: str, features: ArrayLike) -> Array:
+    """Return the features of rows or columns as an array, in which NaN is allowed."""
+    found: Array = check_array(
+        features, dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"{side}_features"
+    )
+    return found
 
 
 def with_weights(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,9 +21,16 @@ from maxnorm.core.norms import BasisUpdate
 from maxnorm.core.types import Array
 from maxnorm.dask.blocks import Blocks
 from maxnorm.entries import ROUNDS, EntryLearner
-from maxnorm.estimators._base import NUMBERS, OnlineFactorisation, RandomState, Samples
+from maxnorm.estimators._base import (
+    NUMBERS,
+    OnlineFactorisation,
+    RandomState,
+    Samples,
+    check_features_of,
+    with_features,
+)
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
-from maxnorm.estimators.callbacks import FIT_FRAMES, Monitor, StopLearning
+from maxnorm.estimators.callbacks import FIT_FRAMES, Callback, Monitor, StopLearning, with_callbacks
 from maxnorm.estimators.sampling import is_repeatable
 from maxnorm.estimators.validation import (
     Number,
@@ -215,20 +222,124 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         self.init = init
         self.random_state = random_state
 
-    def transform(self, X: Samples) -> Array:
-        """Fill in the missing entries; observed entries stay as they are.
+    @with_callbacks  # type: ignore[untyped-decorator]
+    def fit(
+        self,
+        X: Samples,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        row_features: ArrayLike | None = None,
+        column_features: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit the model to X, in rounds over all samples if they are few, or in passes over batches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), sparse matrix, Stream, or Dask array or data frame
+            Samples in rows. NaN marks missing entries; in a sparse matrix, entries that are not stored.
+        y : object, default=None
+            Ignored; present for compatibility with pipelines.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts, as if it were there so many times.
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows, such as the age of people who rate; NaN where it is not known.
+            Rows with few entries, or none, are predicted from it. X must be an array or a sparse matrix.
+        column_features : array-like of shape (n_features, n_column_features), default=None
+            What else is known of the columns, such as the genres of films. Columns with few entries, or none,
+            are predicted from it.
+        callback : callable, default=None
+            Called with a :class:`maxnorm.learner.StepResult` after every batch, or every round on Dask. If it
+            returns True, fitting stops.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._column_features = (
+            None if column_features is None else check_features_of("column", column_features)
+        )
+        try:
+            return self._fit(X, sample_weight, callback, row_features)
+        finally:
+            del self._column_features
+
+    def partial_fit(
+        self,
+        X: Samples,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        row_features: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Learn from more samples; memory does not grow with their number.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), sparse matrix, Stream, or Dask array or data frame
+            Samples in rows. NaN marks missing entries.
+        y : object, default=None
+            Ignored; present for compatibility with pipelines.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each sample counts, as in :meth:`fit`.
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows, as in :meth:`fit`.
+        callback : callable, default=None
+            Called after every batch that was learnt from, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        if self.__sklearn_is_fitted__() and self._progress.state.time:
+            self._check_row_features(row_features)
+        return self._partial_fit(X, sample_weight, callback, row_features)
+
+    def fit_transform(
+        self, X: Samples, y: object = None, *, row_features: ArrayLike | None = None, **fit_params: Any
+    ) -> Array:
+        """Fit the model to X and fill in its missing entries.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Samples in rows. NaN marks missing entries; in a sparse matrix, entries that are not stored.
+        y : object, default=None
+            Ignored; present for compatibility with pipelines.
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows, as in :meth:`fit`.
+        **fit_params : dict
+            Further arguments of :meth:`fit`.
 
         Returns
         -------
         X_filled : ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
             The samples without gaps.
         """
-        return self._apply(X, CompletionAnswer(self.value_range))[0]
+        fitted = self.fit(X, y, row_features=row_features, **fit_params)
+        return fitted.transform(X, row_features=row_features)
+
+    def transform(self, X: Samples, *, row_features: ArrayLike | None = None) -> Array:
+        """Fill in the missing entries; observed entries stay as they are.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Samples in rows. NaN marks missing entries; in a sparse matrix, entries that are not stored.
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows, as in :meth:`fit`. None means that it is not known.
+
+        Returns
+        -------
+        X_filled : ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
+            The samples without gaps.
+        """
+        self._check_row_features(row_features)
+        return self._apply(X, CompletionAnswer(self.value_range), row_features)[0]
 
     def predict_entries(
         self,
@@ -237,6 +348,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         columns: ArrayLike | None = None,
         *,
         return_std: bool = False,
+        row_features: ArrayLike | None = None,
     ) -> Any:
         """Return the predicted values of chosen entries, from the observed entries of their rows.
 
@@ -251,6 +363,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         return_std : bool, default=False
             Whether to return the standard deviations of the true values about the predictions as well. They
             are NaN with the max-norm, which has no statistical model.
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows of X, as in :meth:`fit`. None means that it is not known.
 
         Returns
         -------
@@ -260,10 +374,10 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             The standard deviations, if they are asked for. The true value of an entry that is not observed is
             within 1.64 of them in nine cases out of ten.
         """
-        check_is_fitted(self)
+        self._check_row_features(row_features)
         if rows is None and columns is None and not return_std:
-            return self._apply(X, PredictionAnswer(self.value_range))[0]
-        (learner, state), Z = self._snapshot(), self._all_rows(X)
+            return self._apply(X, PredictionAnswer(self.value_range), row_features)[0]
+        (learner, state), Z = self._snapshot(), self._all_rows(X, row_features)
         if (rows is None) != (columns is None):
             raise ValueError("rows and columns are the two parts of positions; pass both of them or neither")
         shape: tuple[int, ...] = Z.shape
@@ -280,7 +394,12 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         return (values, found.deviations.reshape(shape)) if return_std else values
 
     def recommend(
-        self, X: Samples, k: int = 10, *, rank: Literal["auto", "value"] = "auto"
+        self,
+        X: Samples,
+        k: int = 10,
+        *,
+        rank: Literal["auto", "value"] = "auto",
+        row_features: ArrayLike | None = None,
     ) -> Recommendations:
         """Return the best columns of each row, observed columns excluded.
 
@@ -295,6 +414,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             with similar columns have; with "value" those with the highest predicted values, many of which are
             columns that hardly anybody wants. The two are the same unless the model takes into account which
             entries are observed (see ``implicit``).
+        row_features : array-like of shape (n_samples, n_row_features), default=None
+            What else is known of the rows, as in :meth:`fit`. None means that it is not known.
 
         Returns
         -------
@@ -302,13 +423,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             A named tuple of ``columns`` and ``values``, both of shape (n_samples, k), best first; -1 and NaN
             where a row has fewer columns left. The values are predictions.
         """
-        check_is_fitted(self)
+        self._check_row_features(row_features)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         if rank not in ("auto", "value"):
             raise ValueError(f"rank must be 'auto' or 'value', got {rank!r}")
         learner, state = self._snapshot()
-        columns, values = recommend(learner, state, self._all_rows(X), k, by_value=rank == "value")
+        known = self._all_rows(X, row_features)
+        columns, values = recommend(learner, state, known, k, by_value=rank == "value")
         return Recommendations(columns, clip(values, self.value_range))
 
     def similar_columns(self, columns: ArrayLike, k: int = 10) -> Recommendations:
@@ -345,10 +467,24 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             return state.L.T
         return (state.L * state.gauge.scale[:, None]).T.astype(state.L.dtype)
 
-    def _all_rows(self, X: Samples) -> Batch:
-        """Return the observed entries of all rows."""
+    def _all_rows(self, X: Samples, row_features: ArrayLike | None) -> Batch:
+        """Return the observed entries of all rows, with what else is known of them."""
         batches = [batch for _, batch in self._batches(self._rows(X))]
-        return Batch(Batch.join(batches).entries())
+        found: Batch = with_features(Batch(Batch.join(batches).entries()), row_features)
+        return found
+
+    def _check_row_features(self, row_features: ArrayLike | None) -> None:
+        """Raise an error if features of rows are not those that the model has learnt from."""
+        check_is_fitted(self)
+        if row_features is None:
+            return
+        model = self._snapshot()[1].entry_model
+        learnt, given = 0 if model is None else model.pattern.n_given, np.shape(row_features)[-1]
+        if learnt != given:
+            raise ValueError(
+                f"row_features has {given} columns, but the model has learnt from {learnt}; pass the same "
+                "features of rows here as to fit"
+            )
 
     def make_learner(self) -> Learner:
         """Return the learner that the parameters describe, after checking them.
@@ -380,6 +516,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         """Return the learner that chooses a model, for data in memory or for a stream."""
         first_entries = ROUNDS.entries_in_memory if in_rounds else ROUNDS.entries
         table = self._dense_learner(norm="nuclear", center=True, scale=True)
+        given = self.__dict__.get("_column_features")  # which is there during a fit only
         entries = EntryLearner(
             self.n_components,
             self.implicit,
@@ -388,11 +525,12 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             self.batch_size,
             self.half_life,
             is_robust=self.noise == "capped",
+            column_features=given,
         )
         return CompletionChoice(
             table,
             entries,
-            only_entries=self.biases is True,
+            only_entries=self.biases is True or given is not None,
             in_rounds=in_rounds,
         )
 
@@ -415,10 +553,14 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
 
     def _fit_source(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         if not isinstance(learner, CompletionChoice):
+            if self._column_features is not None or getattr(source, "features", None) is not None:
+                raise ValueError(
+                    "row_features and column_features need norm='auto'; leave the settings of the max-norm"
+                )
             super()._fit_source(learner, source, monitor)
             return
         if isinstance(source, Batch) and not source.is_sparse:
-            warn_of_empty_columns(source.values, stacklevel=3 + FIT_FRAMES)
+            warn_of_empty_columns(source.values, stacklevel=4 + FIT_FRAMES)
         chosen: Learner = learner
         if not isinstance(source, Blocks) and is_repeatable(source):
             choice = self._automatic_learner(in_rounds=(self.n_epochs, self.batch_size) == ("auto", "auto"))

@@ -53,7 +53,8 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
     """Recommendations from ratings in long form: who has rated what, and how.
 
     The ratings are learnt by :class:`MaxNormCompletion`. Users and items have any names. Users and items that
-    were never seen are predicted by what is usual, never by zero.
+    were never seen are predicted by what is usual, never by zero, or by what else is known of them: their
+    features.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, *, random_state: RandomState = None) -> None:
         self.random_state = random_state
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: Any, y: object = None, *, user_features: Any = None, item_features: Any = None) -> Self:
         """Learn from ratings.
 
         Parameters
@@ -99,6 +100,11 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
             first three; the path of a file of such a table; or the three columns.
         y : object, default=None
             Ignored; present for compatibility with scikit-learn.
+        user_features : data frame, default=None
+            What else is known of users, such as their age, with their names in the index. Texts count as
+            categories. It may have users who have not rated anything; these get predictions of their own.
+        item_features : data frame, default=None
+            The same for items, such as the genres of films.
 
         Returns
         -------
@@ -106,6 +112,8 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
             The fitted estimator.
         """
         ratings = _ratings_of(X)
+        if user_features is not None or item_features is not None:
+            ratings = ratings.with_features(user_features, item_features)
         if not ratings.matrix.nnz:
             raise ValueError("X has no ratings; pass at least one that is not missing")
         stars = ratings.matrix.data
@@ -113,7 +121,9 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
         model = MaxNormCompletion(
             biases=True, value_range=(low, high) if low < high else None, random_state=self.random_state
         )
-        self.model_ = model.fit(ratings.matrix)
+        self.model_ = model.fit(
+            ratings.matrix, row_features=ratings.user_features, column_features=ratings.item_features
+        )
         self.ratings_ = ratings
         return self
 
@@ -143,13 +153,16 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
         values, deviations = np.empty(len(rows)), np.empty(len(rows))
         seen = columns >= 0
-        wider = _with_empty_row(known.matrix)
+        wider, features = _with_empty_row(known)
         rows = np.where(rows >= 0, rows, len(known.users))
         values[seen], deviations[seen] = self.model_.predict_entries(
-            wider, rows[seen], columns[seen], return_std=True
+            wider, rows[seen], columns[seen], return_std=True, row_features=features
         )
         if not seen.all():
-            everything, spread = self.model_.predict_entries(wider[rows[~seen]], return_std=True)
+            others = rows[~seen]
+            everything, spread = self.model_.predict_entries(
+                wider[others], return_std=True, row_features=None if features is None else features[others]
+            )
             values[~seen] = everything.mean(axis=1)
             deviations[~seen] = np.sqrt((spread**2).mean(axis=1) + everything.var(axis=1))
         return (values, deviations) if return_std else values
@@ -178,8 +191,11 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
         known = self.ratings_
         asked = known.users if users is None else np.atleast_1d(np.asarray(users))
         rows = known.find(asked, among=known.users)
-        wider = _with_empty_row(known.matrix)
-        found = self.model_.recommend(wider[np.where(rows >= 0, rows, len(known.users))], k, rank=rank)
+        wider, features = _with_empty_row(known)
+        rows = np.where(rows >= 0, rows, len(known.users))
+        found = self.model_.recommend(
+            wider[rows], k, rank=rank, row_features=None if features is None else features[rows]
+        )
         items: AnyArray = known.items.astype(object)[found.columns]
         items[found.columns < 0] = None
         return RecommendedItems(asked, items, found.values)
@@ -232,8 +248,10 @@ def _ratings_of(X: Any) -> Ratings:
     )
 
 
-def _with_empty_row(matrix: csr_array) -> csr_array:
-    """Return a matrix with one more row, which stands for a user who has rated nothing."""
+def _with_empty_row(known: Ratings) -> tuple[csr_array, Array | None]:
+    """Return ratings and features of users with one row more, for a user of whom nothing is known."""
+    matrix, features = known.matrix, known.user_features
     n, p = matrix.shape
     indptr = np.append(matrix.indptr, matrix.indptr[-1])
-    return csr_array((matrix.data, matrix.indices, indptr), shape=(n + 1, p))
+    wider = csr_array((matrix.data, matrix.indices, indptr), shape=(n + 1, p))
+    return wider, None if features is None else np.vstack([features, np.full(features.shape[1], np.nan)])
