@@ -163,8 +163,10 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
             everything, spread = self.model_.predict_entries(
                 wider[others], return_std=True, row_features=None if features is None else features[others]
             )
-            values[~seen] = everything.mean(axis=1)
-            deviations[~seen] = np.sqrt((spread**2).mean(axis=1) + everything.var(axis=1))
+            share = np.bincount(known.matrix.indices, minlength=len(known.items)) / known.matrix.nnz
+            values[~seen] = everything @ share  # what is usual for a rating
+            squares = (everything - values[~seen, None]) ** 2
+            deviations[~seen] = np.sqrt((spread**2 + squares) @ share)
         return (values, deviations) if return_std else values
 
     def recommend(
