@@ -4,7 +4,6 @@ python benchmarks/completion.py ratings          # needs the recbole wheel; uses
 python benchmarks/completion.py synthetic        # phase diagram, with and without gross errors
 python benchmarks/completion.py peers            # soft-impute and the imputers of scikit-learn
 python benchmarks/completion.py file X.mat --key tensor   # a given matrix, entries hidden in three ways
-python benchmarks/completion.py series X.mat --key tensor --days --period 108   # gaps of series
 python benchmarks/completion.py wrong            # MovieLens with wrong ratings
 python benchmarks/completion.py wide             # 50,000 x 200,000, 5 million ratings in memory
 python benchmarks/completion.py million          # 1,000,000 x 20,000, 100 million ratings, one pass
@@ -25,10 +24,9 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from maxnorm import MaxNormCompletion, SeriesImputer
+from maxnorm import MaxNormCompletion
 from maxnorm.core.bias import fit_bias
 from maxnorm.datasets import make_corrupted_low_rank
-from maxnorm.estimators.series import interpolate, join_periods
 from maxnorm.metrics import relative_error
 from maxnorm.paper.measure import measure_resident_memory, measure_seconds
 from maxnorm.ratings import read_ratings
@@ -413,66 +411,6 @@ def file(path, key, rank):
         for share in (0.2, 0.5, 0.8):
             hidden = draw_hidden(truth.shape, share, how, rng)
             compare(truth, hidden, rank, f"{100 * share:.0f} % hidden, {how}")
-
-
-# -- series -------------------------------------------------------------------------------------------
-
-
-def gaps_of_series(shape, period, rng):
-    """Yield gaps by name: single entries, blocks of a thirtieth of the times, and whole periods."""
-    n, p = shape
-    for share in (0.2, 0.5, 0.8):
-        yield f"{share:.0%} at random", rng.random(shape) < share
-    for share in (0.2, 0.5):
-        hidden, length = np.zeros(shape, dtype=bool), max(n // 30, 6)
-        while hidden.mean() < share:
-            start = rng.integers(n)
-            hidden[start : start + length, rng.integers(p)] = True
-        yield f"{share:.0%} in blocks", hidden
-    for share in (0.2, 0.5):
-        periods = rng.random((-(-n // period), p)) < share
-        yield f"{share:.0%} in whole periods", np.repeat(periods, period, axis=0)[:n]
-
-
-def usual_periods(X, period):
-    """Return the means of the same time in other periods, or of the column if there are none."""
-    periods = join_periods(X, period).reshape(-1, period, X.shape[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of times that are always missing
-        means = np.nanmean(periods, axis=0)
-    means = np.where(np.isnan(means), np.nanmean(X, axis=0), means)
-    return np.tile(means, (len(periods), 1))[: len(X)]
-
-
-@main.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--key", help="Name of the array, whose last axis is time unless --days is given.")
-@click.option("--days", is_flag=True, help="The array is series x days x times of day.")
-@click.option("--period", type=int, required=True, help="Number of times of a period.")
-@click.option("--series", "n_series", default=150, show_default=True, help="Number of the largest series.")
-def series(path, key, days, period, n_series):
-    """Fill gaps of the series in a MATLAB file, which are hidden in three ways."""
-    import scipy.io
-    from sklearn.impute import KNNImputer
-
-    truth = np.asarray(scipy.io.loadmat(path)[key], dtype=np.float64)
-    truth = truth.reshape(len(truth), -1) if days else truth.reshape(-1, truth.shape[-1])
-    truth = truth[np.argsort(-truth.sum(axis=1), kind="stable")[:n_series]].T
-    click.echo(f"{path.name}: {truth.shape[0]} times, {truth.shape[1]} series; RMSE and seconds")
-    methods = {
-        "usual periods": lambda X: usual_periods(X, period),
-        "interpolation": interpolate,
-        "KNNImputer": lambda X: KNNImputer().fit_transform(X),
-        "MaxNormCompletion()": lambda X: MaxNormCompletion(random_state=0).fit_transform(X),
-        "SeriesImputer()": lambda X: SeriesImputer(random_state=0).fit_transform(X),
-        "SeriesImputer(period)": lambda X: SeriesImputer(period=period, random_state=0).fit_transform(X),
-    }
-    for kind, hidden in gaps_of_series(truth.shape, period, np.random.default_rng(0)):
-        figures = []
-        for name, method in methods.items():
-            seconds, filled = measure_seconds(method, np.where(hidden, np.nan, truth))
-            figures.append(f"{name} {rmse(filled[hidden], truth[hidden]):.2f} ({seconds:.0f})")
-        click.echo(f"  {kind:24} " + "  ".join(figures))
 
 
 # -- size ---------------------------------------------------------------------------------------------

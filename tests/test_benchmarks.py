@@ -178,3 +178,20 @@ def test_dask_rounds_without_a_command_runs_all(monkeypatch):
         monkeypatch.setattr(dask_rounds, name, command)
     assert CliRunner().invoke(dask_rounds.main, []).exit_code == 0
     assert done == ["rounds", "speed", "model"]
+
+
+def test_ways_to_fill_gaps_of_series_are_compared(monkeypatch):
+    import series
+    from click.testing import CliRunner
+
+    monkeypatch.setattr(series, "SHARES", (0.3,))
+    run = CliRunner().invoke(series.main, ["--series", "4", "--gross", "0.05"])
+    assert run.exception is None, run.output
+    lines = run.output.splitlines()
+    assert lines[0] == "electricity: 2016 times, 4 series, 5% gross errors"
+    assert lines[1].split()[-1] == "SeriesImputer"
+    assert [line.split("  ")[0] for line in lines[2:]] == [
+        "30% at random",
+        "30% in blocks",
+        "30% in whole periods",
+    ]

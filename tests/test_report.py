@@ -444,7 +444,7 @@ FITTED = {
     "lags": (lambda: AnomalyDetector(lags=2, random_state=0).fit(low_rank()), "score below which"),
     "recommender": (lambda: Recommender(random_state=0).fit(ratings()), "users"),
     "series": (lambda: SeriesImputer(random_state=0).fit(series()), "weight of interpolation"),
-    "periods": (lambda: SeriesImputer(period=57, random_state=0).fit(series()), "weight of the model of per"),
+    "periods": (lambda: SeriesImputer(period=57, random_state=0).fit(series()), "weight of periods"),
     "film": (lambda: VideoBackground().fit(film()), "frames seen"),
     "grey film": (lambda: VideoBackground().fit(film()[..., 0]), "frames seen"),
 }

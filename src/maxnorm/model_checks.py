@@ -30,11 +30,14 @@ from maxnorm.crowded import first_rows
 from maxnorm.detection import Judge, Memory
 from maxnorm.learner import Progress
 from maxnorm.ratings import Ratings
+from maxnorm.series import DISTANCES
 
 ONLINE_ATTRIBUTES = ("_progress",)
 DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
 FILM_ATTRIBUTES = ("frame_shape_", "_scene", "_dtype", "_unit")
 RECOMMENDER_ATTRIBUTES = ("model_", "ratings_")
+SERIES_MODELS = ("model_", "lagged_model_", "period_model_", "robust_model_")
+SERIES_ATTRIBUTES = (*SERIES_MODELS, "lags_", "usual_period_", "weights_")
 PURSUIT_ATTRIBUTES = ("components_", "singular_values_", "low_rank_", "noise_", "n_iter_")
 SHARED_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "feature_shape_", "_sklearn_output_config")
 LARGEST_LOG = 700.0  # the exponential of a larger number overflows
@@ -47,6 +50,8 @@ def learnt_attributes(estimator: Any) -> tuple[str, ...]:
         return FILM_ATTRIBUTES
     if _is_recommender(estimator):
         return RECOMMENDER_ATTRIBUTES
+    if _is_series_imputer(estimator):
+        return SHARED_ATTRIBUTES + SERIES_ATTRIBUTES
     if _is_detector(estimator):
         return SHARED_ATTRIBUTES + DETECTOR_ATTRIBUTES
     return SHARED_ATTRIBUTES + (ONLINE_ATTRIBUTES if _is_online(estimator) else PURSUIT_ATTRIBUTES)
@@ -58,6 +63,10 @@ def _is_detector(estimator: Any) -> bool:
 
 def _is_recommender(estimator: Any) -> bool:
     return hasattr(estimator, "similar_items")
+
+
+def _is_series_imputer(estimator: Any) -> bool:
+    return hasattr(estimator, "ways_")
 
 
 def _is_subtractor(estimator: Any) -> bool:
@@ -75,6 +84,9 @@ def check_model(estimator: Any) -> None:
         return
     if _is_recommender(estimator):
         _check_recommender(vars(estimator))
+        return
+    if _is_series_imputer(estimator):
+        _check_series_imputer(estimator)
         return
     for name, value in estimator.get_params(deep=False).items():
         if name in ("noise", "norm") and not isinstance(value, str):
@@ -138,6 +150,29 @@ def _check_recommender(learnt: dict[str, Any]) -> None:
         _require(features is None or (is_array and len(features) == length), "features are not valid")
     is_same = getattr(model, "n_features_in_", None) == ratings.matrix.shape[1]
     _require(is_same, "the model of the recommender has other items")
+
+
+def _check_series_imputer(imputer: Any) -> None:
+    imputer._check_parameters()
+    learnt = vars(imputer)
+    _check_output(learnt.get("_sklearn_output_config", {}))
+    if "model_" not in learnt:
+        return
+    p, lags, period = imputer.n_features_in_, learnt["lags_"], imputer.period
+    _check_integer(p, "n_features_in_", least=1)
+    _check_integer(lags, "lags_", least=0)
+    _check_names(learnt.get("feature_names_in_"), p)
+    widths = (p, (2 * lags + 1) * p, None if period is None else period * p, p)
+    for name, width in zip(SERIES_MODELS, widths, strict=True):
+        model = learnt[name]
+        if model is not None or name in SERIES_MODELS[:2]:
+            is_same = _is_online(model) and getattr(model, "n_features_in_", None) == width
+            _require(is_same, f"{name} is of the wrong type or has other features")
+    is_periodic = (learnt["period_model_"] is not None, learnt["usual_period_"] is not None)
+    _require(is_periodic == (period is not None,) * 2, "a part of what is known of periods is missing")
+    if period is not None:
+        _check_array(learnt["usual_period_"], "usual_period_", period, p)
+    _check_array(learnt["weights_"], "weights_", len(DISTANCES) + 1, len(imputer.ways_), least=0.0)
 
 
 def _check_scene(scene: Scene, height: int, width: int, channels: int) -> None:

@@ -64,6 +64,7 @@ ESTIMATORS = (
     "OnlineRobustPCA",
     "PrincipalComponentPursuit",
     "Recommender",
+    "SeriesImputer",
     "VideoBackground",
 )
 VALUES = {

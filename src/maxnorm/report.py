@@ -246,11 +246,14 @@ def _(model: Recommender, X: Any, feature_shape: Shape) -> Iterator[str]:
 
 @summarise.register
 def _(model: SeriesImputer) -> dict[str, str]:
-    ways = ("weight of the model of rows", "weight of interpolation", "weight of the model of periods")
+    short, long = model.weights_[0], model.weights_[-1]
     return {
         "series": f"{model.n_features_in_:,}",
         "components": f"{len(model.model_.components_):,}",
-        **{way: f"{weight:.0%}" for way, weight in zip(ways, model.weights_, strict=False)},
+        **{
+            f"weight of {way}": f"{near:.0%} in short gaps, {far:.0%} in long ones"
+            for way, near, far in zip(model.ways_, short, long, strict=True)
+        },
     }
 
 

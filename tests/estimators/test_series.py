@@ -4,14 +4,23 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maxnorm import SeriesImputer
-from maxnorm.estimators.series import (
+from maxnorm import SeriesImputer, load
+from maxnorm.persistence import ModelFileError, save
+from maxnorm.series import (
+    DISTANCES,
+    HIDING,
     average_neighbours,
     best_weights,
+    correct,
+    distance_class,
+    find_gross_errors,
     hide_gaps,
     interpolate,
     join_neighbours,
     join_periods,
+    repeat_period,
+    usual_period,
+    weights_by_distance,
 )
 
 
@@ -48,7 +57,8 @@ def test_gaps_are_filled_better_than_by_interpolation_or_means(kind, series):
     np.testing.assert_array_equal(filled[~hidden], series[~hidden])
     assert error(filled, series, hidden) < 0.3
     assert error(filled, series, hidden) < 1.05 * error(interpolate(X), series, hidden)
-    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.weights_.shape == (len(DISTANCES) + 1, len(model.ways_))
+    np.testing.assert_allclose(model.weights_.sum(axis=1), 1.0)
 
 
 def test_a_period_fills_days_in_which_everything_is_missing(series):
@@ -57,7 +67,7 @@ def test_a_period_fills_days_in_which_everything_is_missing(series):
     hidden[250:274] = True
     X = np.where(hidden, np.nan, series)
     model = SeriesImputer(period=24, random_state=0).fit(X)
-    assert len(model.weights_) == 3
+    assert model.ways_[-1] == "periods"
     assert error(model.transform(X), series, hidden) < 0.5 * error(interpolate(X), series, hidden)
 
 
@@ -83,21 +93,107 @@ def test_neighbours_and_periods_are_joined_and_averaged():
     assert np.isnan(days[2, 2:]).all()
 
 
+def test_the_usual_period_is_the_mean_of_all_periods_and_of_the_series_where_there_are_none():
+    Z = np.array([[1.0], [np.nan], [3.0], [np.nan], [5.0]])
+    np.testing.assert_allclose(usual_period(Z, 2), [[3.0], [3.0]])
+    np.testing.assert_allclose(repeat_period(np.array([[1.0], [2.0]]), 3), [[1.0], [2.0], [1.0]])
+
+
+def test_predictions_are_corrected_by_their_interpolated_errors():
+    Z = np.array([[1.0], [np.nan], [5.0]])
+    np.testing.assert_allclose(correct(np.array([[0.0], [10.0], [2.0]]), Z), [[1.0], [12.0], [5.0]])
+
+
 def test_weights_prefer_the_better_prediction():
-    truth = np.random.default_rng(0).standard_normal(200)
-    ways = np.column_stack([truth + 0.1, np.zeros(200)])
-    assert best_weights(ways, truth)[0] > 0.95
-    np.testing.assert_allclose(best_weights(np.column_stack([-truth, -truth]), truth), [1.0, 0.0])
+    rng = np.random.default_rng(0)
+    errors = rng.standard_normal((200, 2)) * [0.1, 1.0]
+    assert best_weights(errors)[0] > 0.95
+    np.testing.assert_allclose(best_weights(np.column_stack([errors[:, 0], -errors[:, 0]])), 0.5, atol=1e-3)
+    np.testing.assert_allclose(best_weights(np.zeros((50, 2))).sum(), 1.0)
+
+
+def test_weights_depend_on_the_distance_to_observed_entries():
+    rng = np.random.default_rng(0)
+    classes = np.repeat([0, 3], 200)
+    errors = rng.standard_normal((400, 2)) * np.where(classes[:, None] == 0, [0.1, 1.0], [1.0, 0.1])
+    weights = weights_by_distance(errors, classes)
+    assert weights[0, 0] > 0.9
+    assert weights[3, 1] > 0.9
+    np.testing.assert_allclose(weights[1], best_weights(errors))
+
+
+def test_the_distance_is_larger_in_the_middle_of_a_gap_and_at_an_open_end():
+    Z = np.ones((60, 1))
+    Z[5] = Z[10:50] = np.nan
+    classes = distance_class(Z)[:, 0]
+    assert classes[5] == 0
+    assert classes[10] < classes[30] == len(DISTANCES)
 
 
 def test_hidden_gaps_are_those_of_the_data_at_another_time():
-    X = np.ones((100, 3))
+    X = np.ones((100, 5))
     assert hide_gaps(X) is None
     X[10:40, 0] = np.nan
     X[5:30, 1] = np.nan
     hidden = hide_gaps(X)
     assert hidden[60:90, 0].all()
     assert hidden.sum() == 55
+
+
+def test_most_observed_entries_are_not_hidden_and_gaps_are_hidden_as_a_whole():
+    rng = np.random.default_rng(0)
+    X = np.where(np.repeat(rng.random((30, 10)) < 0.5, 20, axis=0), np.nan, 1.0)
+    hidden, observed = hide_gaps(X), ~np.isnan(X)
+    assert 0.5 * HIDING.share < hidden.sum() / observed.sum() < 1.5 * HIDING.share
+    begins = np.flatnonzero(np.diff(hidden[:, 0].astype(int)) != 0) + 1
+    assert (begins % 20 == 0).all()
+
+
+def with_gross_errors(X, rng):
+    wrong = rng.random(X.shape) < 0.05
+    size = rng.uniform(5.0, 20.0, X.shape) * rng.choice([-1.0, 1.0], X.shape) * X.std(axis=0)
+    return np.where(wrong, X + size, X), wrong
+
+
+def test_gross_errors_are_found_by_other_series_and_neighbours_in_time(series):
+    X, wrong = with_gross_errors(series, np.random.default_rng(3))
+    found = find_gross_errors(X, series + 0.1)
+    assert found[wrong].mean() > 0.95
+    assert not found[~wrong].any()
+    assert not find_gross_errors(series, series + 0.1).any()
+
+
+def test_gross_errors_do_no_harm_and_stay_in_the_series(series):
+    rng = np.random.default_rng(4)
+    hidden = rng.random(series.shape) < 0.3
+    X = np.where(hidden, np.nan, with_gross_errors(series, rng)[0])
+    filled = SeriesImputer(random_state=0).fit_transform(X)
+    np.testing.assert_array_equal(filled[~hidden], X[~hidden])
+    trusting = SeriesImputer(noise="none", random_state=0).fit_transform(X)
+    assert error(filled, series, hidden) < 0.3
+    assert error(filled, series, hidden) < 0.2 * error(trusting, series, hidden)
+
+
+@pytest.mark.parametrize("period", [None, 24])
+def test_a_saved_imputer_fills_gaps_as_before(period, series, tmp_path):
+    X = np.where(np.random.default_rng(5).random(series.shape) < 0.3, np.nan, series)
+    model = SeriesImputer(period=period, random_state=0).fit(X)
+    model.save(tmp_path / "m.maxnorm")
+    np.testing.assert_array_equal(load(tmp_path / "m.maxnorm").transform(X), model.transform(X))
+    SeriesImputer().save(tmp_path / "new.maxnorm")
+    assert not load(tmp_path / "new.maxnorm").__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("weights_", np.ones(3)), ("lags_", 2), ("lagged_model_", None), ("usual_period_", None)],
+)
+def test_a_damaged_imputer_is_not_loaded(name, value, series, tmp_path):
+    model = SeriesImputer(period=24, random_state=0).fit(series[:100])
+    setattr(model, name, value)
+    save(model, tmp_path / "m.maxnorm")
+    with pytest.raises(ModelFileError):
+        load(tmp_path / "m.maxnorm")
 
 
 def test_a_series_without_entries_is_reported(series):
@@ -108,7 +204,7 @@ def test_a_series_without_entries_is_reported(series):
     assert np.isfinite(filled).all()
 
 
-@pytest.mark.parametrize(("parameter", "value"), [("lags", -1), ("period", 1)])
+@pytest.mark.parametrize(("parameter", "value"), [("lags", -1), ("period", 1), ("noise", "some")])
 def test_wrong_parameters_are_named(parameter, value, series):
     with pytest.raises(ValueError, match=f"{parameter} of SeriesImputer"):
         SeriesImputer(**{parameter: value}).fit(series)

@@ -2,52 +2,88 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxnorm.core.types import Array, Mask
-from maxnorm.estimators._base import RandomState
-from maxnorm.estimators.completion import MaxNormCompletion
+from maxnorm.completion import fitted
+from maxnorm.core.batch import Batch
+from maxnorm.core.types import Array
+from maxnorm.dense import DenseLearner
+from maxnorm.estimators._base import RandomState, SavedMixin
+from maxnorm.estimators.decomposition import OnlineRobustPCA
 from maxnorm.estimators.reporting import ReportMixin
-from maxnorm.estimators.validation import Number, check_number, warn_of_empty_columns
+from maxnorm.estimators.validation import Number, check_choice, check_number, warn_of_empty_columns
+from maxnorm.learner import Progress
+from maxnorm.series import (
+    DISTANCES,
+    average_neighbours,
+    correct,
+    distance_class,
+    find_gross_errors,
+    hide_gaps,
+    interpolate,
+    join_neighbours,
+    join_periods,
+    repeat_period,
+    usual_period,
+    weights_by_distance,
+)
 
-LEAST_HIDDEN = 50  # entries that must be hidden to choose weights; with fewer, the model alone is used
-SHIFTS = (0.5, 0.25, 0.75)  # of the series, by which the gaps are moved to hide entries
+WAYS = ("rows", "rows, corrected", "neighbours", "neighbours, corrected", "interpolation")
+WAYS_OF_PERIODS = ("usual period", "usual period, corrected", "periods")
+MOST_LAGS, LAGGED_SERIES = 3, 120  # "auto" joins rows with so many neighbours, and fewer if series are many
 
 
-class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Imputation of gaps in series, from other series and from neighbours in time.
+class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Imputation of gaps in series, from other series, from neighbours in time and from other periods.
 
-    Rows follow each other in time. Each row is joined with its neighbours in time, and the gaps are filled by
-    :class:`MaxNormCompletion`; what several rows say of an entry is averaged. If the series have a rhythm of
-    known period, the same is done with one row per period. These predictions and linear interpolation are
-    combined with weights, which are found by hiding entries in gaps like those of the data: the gaps moved in
-    time.
+    Rows follow each other in time. The missing entries are predicted in several ways: by a factor model of
+    rows, by one of rows that are joined with their neighbours in time, by linear interpolation and, if the
+    series have a rhythm of known period, by the usual period and by a factor model of whole periods. Some
+    predictions are also corrected by their interpolated errors, which are known on both sides of a gap. All
+    are combined with weights, which depend on the distance to the nearest observed entries. The weights are
+    found by hiding entries in gaps like those of the data, which are the same gaps at another time.
+
+    Observed entries that are gross errors are recognised, and are not used to fill gaps.
 
     Parameters
     ----------
-    lags : int, default=3
-        Number of neighbours in time on each side that a row is joined with.
+    lags : int or "auto", default="auto"
+        Number of neighbours in time on each side that a row is joined with. "auto" means 3, or fewer if there
+        are more than 40 series, at least 1.
     period : int or None, default=None
         Number of rows of a period, such as 24 for hourly values with a daily rhythm.
+    noise : {"auto", "none"}, default="auto"
+        What is unusual in the observed entries. With "auto", entries that differ grossly both from what the
+        other series suggest and from their neighbours in time count as missing while gaps are filled;
+        ``transform`` returns them as they are. "none" trusts all entries.
     random_state : int, RandomState or None, default=None
         Seed of the random start. Pass an int for results that can be repeated.
 
     Attributes
     ----------
-    model_ : MaxNormCompletion
-        The model of rows that are joined with their neighbours.
-    period_model_ : MaxNormCompletion
-        The model of periods, if there is a period.
-    weights_ : ndarray
-        Weights of the model of rows, of interpolation and, if there is a period, of the model of periods.
+    model_ : OnlineRobustPCA
+        The factor model of rows.
+    lagged_model_ : OnlineRobustPCA
+        The factor model of rows that are joined with their neighbours.
+    period_model_ : OnlineRobustPCA or None
+        The factor model of periods, if there is a period.
+    robust_model_ : OnlineRobustPCA or None
+        The model that gross errors are recognised with, unless all entries are trusted.
+    lags_ : int
+        Number of neighbours in time on each side that a row is joined with.
+    usual_period_ : ndarray of shape (period, n_series) or None
+        The means of the series at the times of the period.
+    weights_ : ndarray of shape (n_distances, n_ways)
+        Weights of the ways to predict an entry, in the order of ``ways_``, with one row for each class of
+        distances to the nearest observed entries, in rising order.
+    ways_ : tuple of str
+        Names of the ways to predict an entry.
     n_features_in_ : int
         Number of series seen during fit.
     feature_names_in_ : ndarray of str
@@ -69,9 +105,17 @@ class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
     True
     """
 
-    def __init__(self, lags: int = 3, *, period: int | None = None, random_state: RandomState = None) -> None:
+    def __init__(
+        self,
+        lags: int | Literal["auto"] = "auto",
+        *,
+        period: int | None = None,
+        noise: Literal["auto", "none"] = "auto",
+        random_state: RandomState = None,
+    ) -> None:
         self.lags = lags
         self.period = period
+        self.noise = noise
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -89,20 +133,23 @@ class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self : object
             The fitted estimator.
         """
-        check_number(self, "lags", Number(Integral, 0))
-        check_number(self, "period", Number(Integral, 2, alternatives=(None,)))
-        Z = self._validated(X, reset=True)
-        warn_of_empty_columns(Z, stacklevel=2)
+        self._check_parameters()
+        given = self._validated(X, reset=True)
+        warn_of_empty_columns(given, stacklevel=2)
+        most = min(max(LAGGED_SERIES // given.shape[1], 1), MOST_LAGS)
+        self.lags_ = most if self.lags == "auto" else int(self.lags)
+        self.robust_model_ = self._fitted(given, noise="capped") if self.noise == "auto" else None
+        Z = self._without_gross_errors(given)
+        self.weights_ = np.tile(np.eye(len(self.ways_))[0], (len(DISTANCES) + 1, 1))
         hidden = hide_gaps(Z)
-        n_ways = 2 if self.period is None else 3
-        self.weights_ = np.eye(n_ways)[0]
         if hidden is not None:
             known = np.where(hidden, np.nan, Z)
             self._fit_models(known)
-            scale = np.nanstd(Z, axis=0)
-            scale = np.broadcast_to(np.where(scale > 0.0, scale, 1.0), Z.shape)[hidden]
-            ways = np.column_stack([way[hidden] / scale for way in self._predictions(known)])
-            self.weights_ = best_weights(ways, Z[hidden] / scale)
+            scale = np.nanstd(Z[:, hidden.any(axis=0)], axis=0)
+            scales = np.ones(Z.shape[1])
+            scales[hidden.any(axis=0)] = np.where(scale > 0.0, scale, 1.0)
+            errors = [((way - Z) / scales)[hidden] for way in self._predictions(known)]
+            self.weights_ = weights_by_distance(np.column_stack(errors), distance_class(known)[hidden])
         self._fit_models(Z)
         return self
 
@@ -123,8 +170,22 @@ class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         Z = self._validated(X, reset=False)
         if not np.isnan(Z).any():
             return Z.copy()
-        predicted = sum(weight * way for weight, way in zip(self.weights_, self._predictions(Z), strict=True))
+        known = self._without_gross_errors(Z)
+        classes = distance_class(known)
+        predicted = np.zeros(Z.shape)
+        for weights, way in zip(self.weights_.T, self._predictions(known), strict=True):
+            predicted += weights[classes] * way
         return np.where(np.isnan(Z), predicted, Z).astype(Z.dtype)
+
+    @property
+    def ways_(self) -> tuple[str, ...]:
+        """Names of the ways to predict an entry."""
+        return WAYS if self.period is None else WAYS + WAYS_OF_PERIODS
+
+    def _check_parameters(self) -> None:
+        check_number(self, "lags", Number(Integral, 0, alternatives=("auto",)))
+        check_number(self, "period", Number(Integral, 2, alternatives=(None,)))
+        check_choice(self, "noise", ("auto", "none"))
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
         found: Array = validate_data(
@@ -132,25 +193,44 @@ class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         )
         return found
 
+    def _without_gross_errors(self, Z: Array) -> Array:
+        """Return series in which gross errors are missing."""
+        if self.robust_model_ is None:
+            return Z
+        return np.where(find_gross_errors(Z, low_rank_of(self.robust_model_, Z)), np.nan, Z)
+
     def _fit_models(self, Z: Array) -> None:
-        self.model_ = self._fitted(join_neighbours(Z, self.lags))
+        self.model_ = self._fitted(Z)
+        self.lagged_model_ = self._fitted(join_neighbours(Z, self.lags_))
+        self.period_model_ = self.usual_period_ = None
         if self.period is not None:
             self.period_model_ = self._fitted(join_periods(Z, self.period))
+            self.usual_period_ = usual_period(Z, self.period)
 
-    def _fitted(self, rows: Array) -> MaxNormCompletion:
-        """Return a model of joined rows, some of whose columns may have no entries."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="nothing is observed in")
-            return MaxNormCompletion(random_state=self.random_state).fit(rows)
+    def _fitted(self, rows: Array, noise: str = "none") -> OnlineRobustPCA:
+        """Return a factor model of rows that was fitted in rounds, with a rank that the evidence supports.
+
+        A pass over the rows, which ``fit`` would make after rounds over a part of them, is left out: it is
+        meant for streams, and is less accurate for tables with as many gaps as these.
+        """
+        model = OnlineRobustPCA("auto", noise=noise, drift=None, random_state=self.random_state)
+        learner = model.make_learner()
+        assert isinstance(learner, DenseLearner)
+        model.n_features_in_ = rows.shape[1]
+        model._progress = Progress(fitted(learner, Batch(rows)))
+        return model
 
     def _predictions(self, Z: Array) -> list[Array]:
-        """Return the predictions of the model of rows, of interpolation, and of the model of periods."""
+        """Return the predictions of all entries, in the order of ``ways_``."""
         n, p = Z.shape
-        rows = self.model_.predict_entries(join_neighbours(Z, self.lags))
-        ways = [average_neighbours(rows, self.lags, p), interpolate(Z)]
-        if self.period is not None:
-            periods = self.period_model_.predict_entries(join_periods(Z, self.period))
-            ways.append(periods.reshape(-1, p)[:n])
+        rows = low_rank_of(self.model_, Z)
+        joined = low_rank_of(self.lagged_model_, join_neighbours(Z, self.lags_))
+        neighbours = average_neighbours(joined, self.lags_, p)
+        ways = [rows, correct(rows, Z), neighbours, correct(neighbours, Z), interpolate(Z)]
+        if self.period_model_ is not None and self.usual_period_ is not None:
+            usual = repeat_period(self.usual_period_, n)
+            periods = low_rank_of(self.period_model_, join_periods(Z, len(self.usual_period_)))
+            ways += [usual, correct(usual, Z), periods.reshape(-1, p)[:n]]
         return ways
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -163,60 +243,7 @@ class SeriesImputer(ReportMixin, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return tags
 
 
-def join_neighbours(Z: Array, lags: int) -> Array:
-    """Return rows joined with those around them; what is before the first and after the last is missing."""
-    n, p = Z.shape
-    padded = np.full((n + 2 * lags, p), np.nan, Z.dtype)
-    padded[lags : lags + n] = Z
-    return np.hstack([padded[shift : shift + n] for shift in range(2 * lags + 1)])
-
-
-def average_neighbours(joined: Array, lags: int, p: int) -> Array:
-    """Return for each entry the average of what the rows that were joined with it say."""
-    n = len(joined)
-    parts = joined.reshape(n, 2 * lags + 1, p)
-    total, count = np.zeros((n + 2 * lags, p)), np.zeros((n + 2 * lags, 1))
-    for shift in range(2 * lags + 1):
-        total[shift : shift + n] += parts[:, shift]
-        count[shift : shift + n] += 1.0
-    return (total / np.maximum(count, 1.0))[lags : lags + n]
-
-
-def join_periods(Z: Array, period: int) -> Array:
-    """Return one row per period; the last one is filled up with missing entries."""
-    n, p = Z.shape
-    n_periods = -(-n // period)
-    padded = np.full((n_periods * period, p), np.nan, Z.dtype)
-    padded[:n] = Z
-    return padded.reshape(n_periods, period * p)
-
-
-def interpolate(Z: Array) -> Array:
-    """Return series whose gaps are filled along straight lines; those without entries are zero."""
-    filled, times = np.zeros(Z.shape), np.arange(len(Z))
-    for j, column in enumerate(Z.T):
-        there = ~np.isnan(column)
-        if there.any():
-            filled[:, j] = np.interp(times, times[there], column[there])
-    return filled
-
-
-def hide_gaps(Z: Array) -> Mask | None:
-    """Return entries to hide: those that would be missing if the gaps were elsewhere in time.
-
-    None means that there are too few of them.
-    """
-    missing = np.isnan(Z)
-    for shift in SHIFTS:
-        hidden: Mask = np.roll(missing, int(shift * len(Z)), axis=0) & ~missing
-        hidden[:, (missing | hidden).all(axis=0)] = False  # every series keeps some entries
-        if hidden.sum() >= LEAST_HIDDEN:
-            return hidden
-    return None
-
-
-def best_weights(ways: Array, truth: Array) -> Array:
-    """Return the weights, none negative and of sum one, with which predictions are best together."""
-    found, _ = nnls(ways.T @ ways, ways.T @ truth)
-    total = float(found.sum())
-    return found / total if total > 0.0 else np.eye(ways.shape[1])[0]
+def low_rank_of(model: OnlineRobustPCA, rows: Array) -> Array:
+    """Return the predictions of a factor model for all entries of rows."""
+    found: Array = model.inverse_transform(model.transform(rows))
+    return found
