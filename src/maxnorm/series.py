@@ -21,9 +21,7 @@ class HidingRule(NamedTuple):
 class GrossRule(NamedTuple):
     """Which observed entries are gross errors."""
 
-    deviations: float = (
-        6.0  #: robust deviations beyond which entries are errors, if there are many such entries
-    )
+    deviations: float = 6.0  #: robust deviations beyond which entries are errors, if these are many
     many: float = 0.01  #: share of the observed entries that counts as many
     rare_deviations: float = 10.0  #: the same if there are few, most of which are events and no errors
     neighbours: int = 2  #: observed entries on each side in time that an entry is compared with
