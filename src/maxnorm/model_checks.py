@@ -179,7 +179,7 @@ def _check_scene(scene: Scene, height: int, width: int, channels: int) -> None:
     size, single = (height, width), np.float32
     _check_array(scene.background, "background", channels, *size, dtype=single)
     n_neighbourhoods = len(RULES.halves)
-    _check_array(scene.scales, "scales", n_neighbourhoods, *size, dtype=single, least=0.0)
+    _check_array(scene.scales, "scales", n_neighbourhoods, 2, *size, dtype=single, least=0.0)
     _check_array(scene.blinks, "blinks", *size, dtype=single, least=0.0)
     _check_array(scene.suspicion, "suspicion", *size, dtype=single, least=0.0)
     _check_array(scene.ages, "ages", *size, dtype=np.int32, least=0)

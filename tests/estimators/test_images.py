@@ -55,9 +55,9 @@ def test_the_detector_takes_images():
     assert AnomalyDetector(random_state=0).fit(IMAGES).predict(IMAGES).shape == (60,)
 
 
-def test_an_iterator_of_images_is_not_taken_for_batches_in_silence():
+def test_an_iterator_of_images_is_not_taken_for_batches():
     pictures = np.clip(100.0 + 10.0 * IMAGES, 0, 255).astype(np.uint8)
-    with pytest.warns(UserWarning, match="are read as 8 samples; if they are images"):
+    with pytest.raises(ValueError, match=r"may be an image or 8 samples.*yield batch.astype\(float\)"):
         MaxNormDecomposition(2).partial_fit(iter(pictures))
     with pytest.raises(ValueError, match="or use VideoBackground for films"):
         MaxNormDecomposition(2).partial_fit(iter(pictures[..., None]))

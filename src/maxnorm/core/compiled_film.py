@@ -14,6 +14,24 @@ _compiled = numba.njit(
 
 
 @_compiled
+def block_mean(frame: AnyArray, factor: int) -> AnyArray:
+    """Return the means over squares of ``factor`` pixels, in which the pixels at the border are repeated."""
+    h, w, c = frame.shape
+    out = np.zeros(((h + factor - 1) // factor, (w + factor - 1) // factor, c), np.float32)
+    share = np.float32(1.0) / np.float32(factor * factor)
+    for i in range(out.shape[0]):
+        for y in range(factor):
+            row = min(i * factor + y, h - 1)
+            for j in range(out.shape[1]):
+                for x in range(factor):
+                    column = min(j * factor + x, w - 1)
+                    for k in range(c):
+                        out[i, j, k] += np.float32(frame[row, column, k])
+    out *= share
+    return out
+
+
+@_compiled
 def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
     """Return ``frame - expected``, channels first."""
     h, w, c = frame.shape
@@ -80,20 +98,18 @@ def box_mean(planes: AnyArray, half: int) -> AnyArray:
 
 @_compiled
 def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[AnyArray, AnyArray]:
-    """Return how far a pixel is from the background, before and after an allowance for shadows."""
+    """Return how far a pixel is above and below the background, before and after an allowance for shadows."""
     c, h, w = residuals.shape
     most = np.float32(slack)
-    distance = np.empty((h, w), np.float32)
-    for i in range(h):
-        for j in range(w):
-            distance[i, j] = abs(residuals[0, i, j])
-    for k in range(1, c):
+    distance = np.zeros((2, h, w), np.float32)
+    for k in range(c):
         for i in range(h):
             for j in range(w):
-                distance[i, j] = max(distance[i, j], abs(residuals[k, i, j]))
+                distance[0, i, j] = max(distance[0, i, j], residuals[k, i, j])
+                distance[1, i, j] = max(distance[1, i, j], -residuals[k, i, j])
     if slack <= 0.0:
         return distance, distance
-    lenient = np.zeros((h, w), np.float32)
+    lenient = np.zeros((2, h, w), np.float32)
     norm, share = np.empty(w, np.float32), np.empty(w, np.float32)
     for i in range(h):
         norm[:] = np.float32(1e-3)
@@ -108,7 +124,8 @@ def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[Any
         for k in range(c):
             for j in range(w):
                 darkened = residuals[k, i, j] + share[j] * expected[k, i, j]
-                lenient[i, j] = max(lenient[i, j], abs(darkened))
+                lenient[0, i, j] = max(lenient[0, i, j], darkened)
+                lenient[1, i, j] = max(lenient[1, i, j], -darkened)
     return distance, lenient
 
 
@@ -122,11 +139,12 @@ def score(
     scores: AnyArray,
 ) -> None:
     """Raise ``scores`` to the distances divided by their limits."""
-    h, w = lenient.shape
+    _, h, w = lenient.shape
     if coarse is None:
         for i in range(h):
             for j in range(w):
-                scores[i, j] = max(scores[i, j], lenient[i, j] / limits[i, j])
+                ratio = max(lenient[0, i, j] / limits[0, i, j], lenient[1, i, j] / limits[1, i, j])
+                scores[i, j] = max(scores[i, j], ratio)
     else:
         c, least = coarse.shape[0], np.float32(sharpness)
         along = np.empty(w, np.float32)
@@ -136,7 +154,8 @@ def score(
                 for j in range(w):
                     along[j] += coarse[k, i, j] * (fine[k, i, j] - least * coarse[k, i, j])
             for j in range(w):
-                ratio = lenient[i, j] / limits[i, j] if along[j] > 0.0 else np.float32(0.0)
+                ratio = max(lenient[0, i, j] / limits[0, i, j], lenient[1, i, j] / limits[1, i, j])
+                ratio = ratio if along[j] > 0.0 else np.float32(0.0)
                 scores[i, j] = max(scores[i, j], ratio)
 
 
@@ -174,13 +193,14 @@ def follow_quantile(
     scales: AnyArray, distance: AnyArray, learns: AnyArray, up: float, down: float, least: float
 ) -> None:
     """Multiply the scale of a pixel by ``up`` where its distance is larger, and by ``down`` elsewhere."""
-    h, w = scales.shape
+    n, h, w = scales.shape
     rise, fall, floor = np.float32(up), np.float32(down), np.float32(least)
-    for i in range(h):
-        for j in range(w):
-            if learns[i, j]:
-                factor = rise if distance[i, j] > scales[i, j] else fall
-                scales[i, j] = max(scales[i, j] * factor, floor)
+    for k in range(n):
+        for i in range(h):
+            for j in range(w):
+                if learns[i, j]:
+                    factor = rise if distance[k, i, j] > scales[k, i, j] else fall
+                    scales[k, i, j] = max(scales[k, i, j] * factor, floor)
 
 
 @_compiled
@@ -226,3 +246,24 @@ def measure_blobs(
                     edges[1, blob] += abs(expected[k, i + y, j + x] - expected[k, i - y, j - x])
                     edges[2, blob] += abs(smooth[k, i + y, j + x] - smooth[k, i - y, j - x])
     return sizes, oldest, edges
+
+
+@_compiled
+def compare_textures(labels: AnyArray, n_blobs: int, frame: AnyArray, expected: AnyArray) -> AnyArray:
+    """Return sums of products of the gradients of frame and background inside of blobs."""
+    h, w = labels.shape
+    sums = np.zeros((4, n_blobs + 1))
+    for i in range(2, h - 2):
+        for j in range(2, w - 2):
+            blob = labels[i, j]
+            if blob == 0 or min(labels[i - 2, j], labels[i + 2, j], labels[i, j - 2], labels[i, j + 2]) == 0:
+                continue
+            for k in range(frame.shape[2]):
+                for y, x in ((1, 0), (0, 1)):
+                    slope = np.float32(frame[i + y, j + x, k]) - np.float32(frame[i - y, j - x, k])
+                    behind = expected[k, i + y, j + x] - expected[k, i - y, j - x]
+                    sums[0, blob] += slope * behind
+                    sums[1, blob] += behind * behind
+                    sums[2, blob] += slope * slope
+            sums[3, blob] += 1.0
+    return sums

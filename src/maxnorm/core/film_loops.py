@@ -11,6 +11,31 @@ from scipy import ndimage
 from maxnorm.core.types import AnyArray
 
 
+def block_mean(frame: AnyArray, factor: int) -> AnyArray:
+    """Return the means over squares of ``factor`` pixels, in which the pixels at the border are repeated.
+
+    Parameters
+    ----------
+    frame : ndarray of shape (h, w, c)
+        The frame.
+    factor : int
+        Width of the squares.
+
+    Returns
+    -------
+    ndarray of shape (ceil(h / factor), ceil(w / factor), c)
+        The means, in single precision.
+    """
+    height, width = frame.shape[:2]
+    border = ((0, -height % factor), (0, -width % factor), (0, 0))
+    padded = np.pad(frame, border, mode="edge")
+    sums = np.zeros(padded[::factor, ::factor].shape, dtype=np.float32)
+    for y in range(factor):  # a sum over two axes at once is several times slower
+        for x in range(factor):
+            sums += padded[y::factor, x::factor]
+    return sums * np.float32(1.0 / factor**2)
+
+
 def residual(frame: AnyArray, expected: AnyArray) -> AnyArray:
     """Return ``frame - expected``, channels first.
 
@@ -76,11 +101,11 @@ def box_mean(planes: AnyArray, half: int) -> AnyArray:
 
 
 def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[AnyArray, AnyArray]:
-    """Return how far a pixel is from the background, before and after an allowance for shadows.
+    """Return how far a pixel is above and below the background, before and after an allowance for shadows.
 
-    The distance is the largest residual among the channels. A shadow multiplies all channels by the same
-    factor; the second distance is the one to the nearest colour that is up to ``slack`` darker than the
-    background.
+    The distance above is the largest residual among the channels, and the one below the largest negative
+    residual; neither is less than zero. A shadow multiplies all channels by the same factor; the second
+    distances are those to the nearest colour that is up to ``slack`` darker than the background.
 
     Parameters
     ----------
@@ -93,15 +118,21 @@ def contrast(residuals: AnyArray, expected: AnyArray, slack: float) -> tuple[Any
 
     Returns
     -------
-    distance, lenient : ndarrays of shape (h, w)
-        The two distances.
+    distance, lenient : ndarrays of shape (2, h, w)
+        The distances above and below the background, without and with the allowance.
     """
-    distance = np.abs(residuals).max(axis=0)
+    distance = _above_and_below(residuals)
     if slack <= 0.0:
         return distance, distance
     share = -(residuals * expected).sum(axis=0) / ((expected * expected).sum(axis=0) + np.float32(1e-3))
     share = np.clip(share, np.float32(0.0), np.float32(slack))
-    return distance, np.abs(residuals + share * expected).max(axis=0)
+    return distance, _above_and_below(residuals + share * expected)
+
+
+def _above_and_below(residuals: AnyArray) -> AnyArray:
+    """Return the largest positive and the largest negative residual among the channels, as magnitudes."""
+    both = np.stack([residuals.max(axis=0), -residuals.min(axis=0)])
+    return np.maximum(both, np.float32(0.0), out=both)
 
 
 def score(
@@ -119,18 +150,19 @@ def score(
 
     Parameters
     ----------
-    lenient, limits : ndarrays of shape (h, w)
-        The distances, and the limits beyond which they belong to the foreground.
+    lenient, limits : ndarrays of shape (2, h, w)
+        The distances above and below the background, and the limits beyond which they belong to the
+        foreground.
     coarse : ndarray of shape (c, h, w) or None
         Means of the residuals that the distances were computed from, or None for the residuals themselves.
     fine : ndarray of shape (c, h, w)
-        The residuals.
+        The residuals, or means over fewer pixels.
     sharpness : float
         Least component of a residual along the mean around it, as a share of that mean.
     scores : ndarray of shape (h, w)
         Scores, which are changed in place.
     """
-    ratio = lenient / limits
+    ratio = (lenient / limits).max(axis=0)
     if coarse is not None:
         along = (coarse * fine).sum(axis=0) > np.float32(sharpness) * (coarse * coarse).sum(axis=0)
         ratio = np.where(along, ratio, np.float32(0.0))
@@ -167,9 +199,9 @@ def follow_quantile(
 
     Parameters
     ----------
-    scales : ndarray of shape (h, w)
+    scales : ndarray of shape (2, h, w)
         Running quantiles of the distances, which are changed in place.
-    distance : ndarray of shape (h, w)
+    distance : ndarray of shape (2, h, w)
         Distances of a frame.
     learns : bool ndarray of shape (h, w)
         Pixels that are changed.
@@ -247,3 +279,43 @@ def measure_blobs(
         for outline in (vertical, horizontal):
             edges[3] += np.bincount(inner[outline], minlength=n_blobs + 1)
     return sizes, oldest, edges
+
+
+def compare_textures(labels: AnyArray, n_blobs: int, frame: AnyArray, expected: AnyArray) -> AnyArray:
+    """Return sums of products of the gradients of frame and background inside of blobs.
+
+    Pixels that are less than two pixels away from the outline do not count.
+
+    Parameters
+    ----------
+    labels : int ndarray of shape (h, w)
+        Number of the blob of each pixel, from one; zero outside of blobs.
+    n_blobs : int
+        Number of blobs.
+    frame : ndarray of shape (h, w, c)
+        The frame.
+    expected : ndarray of shape (c, h, w)
+        The background at the brightness of the frame.
+
+    Returns
+    -------
+    ndarray of shape (4, n_blobs + 1)
+        Sums of the products of the gradients of frame and background, of the squared gradients of the
+        background and of those of the frame; and the number of pixels.
+    """
+    sums = np.zeros((4, n_blobs + 1))
+    rows, columns = np.nonzero(labels[2:-2, 2:-2])
+    rows, columns = rows + 2, columns + 2
+    is_inner = np.ones(len(rows), dtype=bool)
+    for y, x in ((2, 0), (-2, 0), (0, 2), (0, -2)):
+        is_inner &= labels[rows + y, columns + x] > 0
+    rows, columns = rows[is_inner], columns[is_inner]
+    blobs = labels[rows, columns]
+    for y, x in ((1, 0), (0, 1)):
+        ahead, back = frame[rows + y, columns + x], frame[rows - y, columns - x]
+        slopes = ahead.astype(np.float32) - back
+        behind = expected[:, rows + y, columns + x].T - expected[:, rows - y, columns - x].T
+        for k, products in enumerate((slopes * behind, behind * behind, slopes * slopes)):
+            sums[k] += np.bincount(blobs, products.sum(axis=1), minlength=n_blobs + 1)
+    sums[3] = np.bincount(blobs, minlength=n_blobs + 1)
+    return sums

@@ -289,7 +289,8 @@ class VideoBackground(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[m
         if levels.dtype != np.uint8:
             self._widen(255.0 / _range(frame))
             levels = (levels * self._unit).astype(np.float32)
-        levels = _reduced(levels, self._factor)
+        if self._factor > 1:
+            levels = scenes.loops().block_mean(levels, self._factor)
         if levels.dtype != np.uint8 and np.isnan(levels).any():
             levels = self._without_gaps(levels)
         return np.ascontiguousarray(levels)
@@ -383,15 +384,3 @@ def _range(frame: AnyArray) -> float:
     largest = float(np.nanmax(np.abs(entries.astype(np.float64)), initial=0.0))
     ends = RANGES if frame.dtype.kind in "bf" else RANGES[1:]
     return next((end for end in ends if largest <= end), largest)
-
-
-def _reduced(levels: AnyArray, factor: int) -> AnyArray:
-    """Return the means over squares of ``factor`` pixels; those at the border may be smaller."""
-    if factor == 1:
-        return levels
-    height, width, channels = levels.shape
-    border = ((0, -height % factor), (0, -width % factor), (0, 0))
-    padded = np.pad(levels, border, mode="edge")
-    shape = (padded.shape[0] // factor, factor, padded.shape[1] // factor, factor, channels)
-    means: AnyArray = padded.reshape(shape).mean(axis=(1, 3), dtype=np.float32)
-    return means

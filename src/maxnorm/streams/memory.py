@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -285,10 +284,10 @@ def _to_row_or_batch(item: Any, title: str) -> Any:
             "If the items are images, yield image.ravel(), or use VideoBackground for films"
         )
     if array.ndim == 2 and array.dtype == np.uint8:
-        warnings.warn(
-            f"an iterable yields arrays of bytes of shape {array.shape}, which are read as {array.shape[0]} "
-            "samples; if they are images, yield image.ravel(), or use VideoBackground for films",
-            stacklevel=2,
+        raise StreamError(
+            f"{title}: is an array of bytes of shape {array.shape}, which may be an image or "
+            f"{array.shape[0]} samples. If the items are images, yield image.ravel(), or use VideoBackground "
+            "for films; if they are batches of samples, yield batch.astype(float)"
         )
     return to_numeric(array, title)
 
