@@ -119,12 +119,14 @@ class Pattern:
 
         The number of entries is one of them, because popular columns differ from others. That of a row is
         not: the entries of a row arrive one by one, so that their number tells little. Columns without
-        entries have what is usual for an entry: they may be new, and need not be unpopular.
+        entries are unpopular. But if features are given, they are taken to be new, and have what is usual
+        for an entry.
         """
         parts: list[Array] = []
         if self.n_informative:
             found = np.column_stack([self.columns[:, : self.n_informative], np.log(np.maximum(counts, 1.0))])
-            found[counts == 0.0] = counts @ found / max(float(counts.sum()), 1.0)
+            if self.given_columns is not None:
+                found[counts == 0.0] = counts @ found / max(float(counts.sum()), 1.0)
             parts = [found]
         if self.given_columns is not None:
             parts.append(self.given_columns)
