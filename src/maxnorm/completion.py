@@ -3,7 +3,7 @@
 Tables, whose rows are observed for the most part, are described by the factor model of rows
 (:class:`maxnorm.dense.DenseLearner`). Ratings and other matrices with few observed entries are described by
 the model of single entries (:class:`maxnorm.entries.EntryLearner`). Between the two, held-out entries decide
-if the data are in memory, and otherwise the share of observed entries.
+if the data, or the first samples of a stream, are not too large, and otherwise the share of observed entries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ChoiceRule(NamedTuple):
 
     cells: int = 2**22  #: of the matrix, at most, so that the choice takes seconds
     least: float = 0.1  #: share of observed entries, below which the model of entries is used
-    many: float = 0.5  #: share of observed entries, from which larger matrices and streams are tables
+    many: float = 0.5  #: share of observed entries, from which streams and larger matrices are tables
     better: float = 0.98  #: error of the model of entries, relative to that of tables, to be chosen
     largest: float = 3.0  #: error of a held-out entry, in scales, if these may be grossly wrong
 
@@ -102,8 +102,9 @@ class CompletionChoice(Learner):
             return self.entries
         n, p = rows.shape
         share = float(rows.n_observed.sum()) / max(n * p, 1)
-        if not self.in_rounds or share < CHOICE.least or n * p > CHOICE.cells:
-            return self.entries if share < CHOICE.many else self.table
+        is_table = share >= CHOICE.many
+        if share < CHOICE.least or n * p > CHOICE.cells or (is_table and not self.in_rounds):
+            return self.table if is_table else self.entries
         sample = selection.Sample.of(rows.entries(), SEED)
         if sample is None:
             return self.table
@@ -117,7 +118,7 @@ class CompletionChoice(Learner):
         learnt = sample.learnt.tocoo()
         dense[learnt.row, learnt.col] = learnt.data
         batch = Batch(dense)
-        state = fitted(learner, batch)
+        state = fitted(learner, batch, in_rounds=self.in_rounds)
         values = predict(learner, state, batch, (sample.rows, sample.columns)).values
         errors = np.abs(values - sample.values) / scale
         if self.entries.is_robust:
@@ -158,10 +159,10 @@ class CompletionChoice(Learner):
         return self.learner_at(state).model_at(state)
 
 
-def fitted(learner: DenseLearner | EntryLearner, rows: Batch) -> State:
-    """Return what a learner makes of rows, in rounds over all of them if that is possible."""
+def fitted(learner: DenseLearner | EntryLearner, rows: Batch, *, in_rounds: bool = True) -> State:
+    """Return what a learner makes of rows: of a table in rounds over all of them, if wanted and possible."""
     most = learner.most_components(*rows.shape) if isinstance(learner, DenseLearner) else None
-    if most is not None and isinstance(learner, DenseLearner):
+    if in_rounds and most is not None and isinstance(learner, DenseLearner):
         *_, state = learner.learn_in_rounds(rows, most)
         return state
     return learn(learner, learner.start(rows.shape[1], rows.dtype, SEED), rows)[0]

@@ -204,6 +204,21 @@ def test_missing_entries_are_recovered(rank, observed, bound):
     assert relative_error(data.low_rank[missing], filled[missing]) < bound
 
 
+def test_a_stream_of_few_columns_with_many_gaps_is_filled_as_well_as_an_array():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 20))
+    X = np.where(rng.random(truth.shape) < 0.25, truth + 0.1 * rng.standard_normal(truth.shape), np.nan)
+    missing = np.isnan(X)
+    fitted = MaxNormCompletion(random_state=0).fit(X)
+    streamed = MaxNormCompletion(random_state=0)
+    for part in np.array_split(X, 8):
+        streamed.partial_fit(part)
+    of_array, of_stream = (
+        relative_error(truth[missing], model.transform(X)[missing]) for model in (fitted, streamed)
+    )
+    assert of_stream < 1.1 * of_array
+
+
 def test_missing_entries_are_recovered_in_spite_of_gross_errors():
     data = make_corrupted_low_rank(2500, 100, 4, corruption=0.1, missing=0.7, random_state=0)
     filled = MaxNormCompletion(4, noise="capped", n_epochs=3, random_state=0).fit_transform(data.X)
