@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from maxnorm.core.types import AnyArray, Array, Index
+from maxnorm.core.types import AnyArray, Array, Index, Mask
 from maxnorm.streams.stream import StreamError, needs
 from maxnorm.streams.text_files import (
     BatchLimits,
@@ -39,6 +39,7 @@ FEW_COLUMNS = 5  # that a file in long form has at most, unless its columns are 
 PROBED_ROWS = 2000  # from which it is judged whether a table is in long form
 REPEATED = 0.8  # share of different users, and of different items, above which rows are no ratings
 FEW_VALUES = 100  # different ratings, at most
+MOST_CATEGORIES = 1000  # different texts of a feature; names and titles, which differ in every row, have more
 WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
@@ -118,9 +119,10 @@ class Ratings:
         Parameters
         ----------
         of_users : data frame, default=None
-            What else is known of users, whose names are the index. Texts count as categories.
+            What else is known of users, whose names are the index. Texts are categories, each of which
+            becomes a feature. Missing values are not known. None leaves the features as they are.
         of_items : data frame, default=None
-            The same for items.
+            What else is known of items, in the same form.
 
         Returns
         -------
@@ -140,12 +142,15 @@ class Ratings:
         >>> ratings.users.tolist(), ratings.user_features.shape
         (['ann', 'bob', 'eve'], (3, 3))
         """
-        users, user_features = _described(self.users, of_users, "user_features")
-        items, item_features = _described(self.items, of_items, "item_features")
+        users, rows, user_features = self.users, np.arange(len(self.users)), self.user_features
+        if of_users is not None:
+            users, rows, user_features = _described(users, of_users, "user_features")
+        items, columns, item_features = self.items, np.arange(len(self.items)), self.item_features
+        if of_items is not None:
+            items, columns, item_features = _described(items, of_items, "item_features")
         entries = self.matrix.tocoo()
-        rows = np.searchsorted(users, self.users)[entries.row]
-        columns = np.searchsorted(items, self.items)[entries.col]
-        matrix = csr_array((entries.data, (rows, columns)), shape=(len(users), len(items)))
+        places = rows[entries.row], columns[entries.col]
+        matrix = csr_array((entries.data, places), shape=(len(users), len(items)))
         return Ratings(users, items, matrix, user_features, item_features)
 
     def find(self, labels: Any, *, among: AnyArray) -> Index:
@@ -174,31 +179,67 @@ def _labels(labels: Any, name: str) -> AnyArray:
     return np.array(texts, dtype=object)
 
 
-def _described(labels: AnyArray, frame: Any, name: str) -> tuple[AnyArray, Array | None]:
-    """Return the names together with those of a frame, and the features of each of them."""
-    if frame is None:
-        return labels, None
+def _described(labels: AnyArray, frame: Any, name: str) -> tuple[AnyArray, AnyArray, Array]:
+    """Return all names, the positions of the given ones among them, and the features of all of them."""
     if not (hasattr(frame, "index") and hasattr(frame, "columns")):
-        raise TypeError(f"{name} is a {type(frame).__name__}; pass a data frame whose index has the names")
-    described = _labels(frame.index, name)
-    if len(np.unique(described)) < len(described):
-        raise ValueError(f"the index of {name} has a name more than once; pass one row for each name")
-    if described.dtype != labels.dtype:
+        raise TypeError(
+            f"{name} is of type {type(frame).__name__}; pass a pandas data frame whose index has the names"
+        )
+    if not len(frame.columns):
+        raise ValueError(f"{name} has no columns; pass a data frame with at least one, or None")
+    described = _labels(frame.index, f"the index of {name}")
+    values, counts = np.unique(described, return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(
+            f"the index of {name} has the name {values[counts > 1].tolist()[0]!r} more than once; pass one "
+            "row for each name"
+        )
+    if described.dtype != labels.dtype:  # texts are compared with numbers as texts
         described, labels = (np.array([str(x) for x in some], dtype=object) for some in (described, labels))
+    if not np.isin(described, labels).any():
+        raise ValueError(
+            f"the index of {name} has none of the names in the ratings, such as {labels.tolist()[0]!r}; use "
+            "set_index to make the column of the names the index"
+        )
     known = np.unique(np.concatenate([labels, described]))
-    numbers = np.column_stack([_numbers_of(frame[column]) for column in frame.columns])
+    numbers = np.column_stack([_numbers_of(column, f"{key!r} of {name}") for key, column in frame.items()])
     features = np.full((len(known), numbers.shape[1]), np.nan)
     features[np.searchsorted(known, described)] = numbers
-    return known, features
+    return known, np.searchsorted(known, labels), features
 
 
-def _numbers_of(column: Any) -> Array:
-    """Return a column of numbers as it is, and one of texts as a column for each of them."""
+def _numbers_of(column: Any, title: str) -> Array:
+    """Return a column of numbers as it is, and a column of texts as one indicator for each text.
+
+    Missing values are NaN in all columns that are returned.
+    """
+    if column.dtype.kind in "mMc":
+        raise ValueError(
+            f"the column {title} has the type {column.dtype}; convert it to real numbers, such as a year"
+        )
+    missing = np.asarray(column.isna(), dtype=bool)
+    numbers, known = np.full(len(column), np.nan), np.asarray(column[~missing], dtype=object)
     try:
-        return np.asarray(column, dtype=np.float64)[:, None]
+        numbers[~missing] = known.astype(np.float64)
     except (TypeError, ValueError):
-        texts = np.array([str(value) for value in column], dtype=object)
-        return (texts[:, None] == np.unique(texts)).astype(np.float64)
+        return _indicators(known, missing, title)
+    if np.isinf(numbers).any():
+        raise ValueError(f"the column {title} has infinite values; replace them by NaN or by finite numbers")
+    return numbers[:, None]
+
+
+def _indicators(known: AnyArray, missing: Mask, title: str) -> Array:
+    """Return one column of zeros and ones for each text; ``known`` has those that are not missing."""
+    texts = np.array([str(value) for value in known], dtype=object)
+    categories = np.unique(texts)
+    if len(categories) > MOST_CATEGORIES:
+        raise ValueError(
+            f"the column {title} has {len(categories):,} different texts; leave it out, or replace them by "
+            f"at most {MOST_CATEGORIES:,} categories"
+        )
+    found = np.full((len(missing), len(categories)), np.nan)
+    found[~missing] = texts[:, None] == categories
+    return found
 
 
 def _averaged(values: Array, rows: Index, columns: Index, shape: tuple[int, int]) -> csr_array:

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 import maxnorm
 from maxnorm import MaxNormCompletion, Recommender
 from maxnorm.core.batch import Batch
+from maxnorm.ratings import Ratings
 
 N_ROWS, N_COLUMNS, COLD_ROWS, COLD_COLUMNS = 300, 120, 40, 20
 
@@ -123,14 +124,65 @@ def test_a_recommender_predicts_new_users_and_items_from_their_features(problem,
     assert np.isfinite(model.predict(["nobody", 1000], ["i70", "nothing"])).all()
 
 
+INDEX = ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("features", "kind", "message"),
     [
-        (np.zeros((2, 2)), TypeError, "user_features is a ndarray; pass a data frame"),
-        (pd.DataFrame({"age": [1, 2]}, index=["a", "a"]), ValueError, "has a name more than once"),
+        (np.zeros((2, 2)), TypeError, "user_features is of type ndarray; pass a pandas data frame"),
+        (pd.DataFrame({"age": [1, 2]}, index=["a", "a"]), ValueError, "has the name 'a' more than once"),
+        (pd.DataFrame(index=INDEX), ValueError, "user_features has no columns"),
+        (pd.DataFrame({"age": [1, 2]}), ValueError, "has none of the names in the ratings, such as 'a'"),
+        (pd.DataFrame({"age": [1, np.inf]}, index=INDEX), ValueError, "'age' of user_features has infinite"),
+        (
+            pd.DataFrame({"born": pd.to_datetime(["1990-01-01", None])}, index=INDEX),
+            ValueError,
+            "'born' of user_features has the type datetime64",
+        ),
     ],
 )
 def test_wrong_features_of_users_are_refused(features, kind, message):
     ratings = (["a", "b"], ["x", "y"], [1, 2])
     with pytest.raises(kind, match=message):
         Recommender().fit(ratings, user_features=features)
+
+
+def test_a_feature_with_a_different_text_in_every_row_is_refused(monkeypatch):
+    monkeypatch.setattr("maxnorm.ratings.MOST_CATEGORIES", 1)
+    names = pd.DataFrame({"name": ["Ann", "Bob"]}, index=INDEX)
+    with pytest.raises(ValueError, match="'name' of user_features has 2 different texts; leave it out"):
+        Ratings.of(INDEX, ["x", "y"], [1, 2]).with_features(names)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (["Rome", None, "Bonn"], [[0, 1], [np.nan, np.nan], [1, 0]]),
+        (pd.array(["Rome", None, "Bonn"], dtype="string"), [[0, 1], [np.nan, np.nan], [1, 0]]),
+        (pd.Categorical(["Rome", None, "Bonn"]), [[0, 1], [np.nan, np.nan], [1, 0]]),
+        (pd.array([3, None, 4], dtype="Int64"), [[3], [np.nan], [4]]),
+        (np.array([3, pd.NA, 4], dtype=object), [[3], [np.nan], [4]]),
+        ([True, False, True], [[1], [0], [1]]),
+        (np.array([True, None, False], dtype=object), [[1], [np.nan], [0]]),
+    ],
+)
+def test_missing_values_of_texts_and_numbers_are_not_known(column, expected):
+    people = pd.DataFrame({"feature": column}, index=["a", "b", "c"])
+    ratings = Ratings.of(["a", "b", "c"], ["x", "y", "x"], [1, 2, 3]).with_features(people)
+    np.testing.assert_array_equal(ratings.user_features, expected)
+
+
+def test_names_of_features_may_be_texts_if_those_of_ratings_are_numbers():
+    people = pd.DataFrame({"age": [30, 40, 50, 60]}, index=["new", 10, 9, 2])
+    ratings = Ratings.of([2, 9, 10], ["x", "y", "z"], [1, 2, 3]).with_features(people)
+    assert ratings.users.tolist() == ["10", "2", "9", "new"]
+    np.testing.assert_array_equal(ratings.user_features[:, 0], [40, 60, 50, 30])
+    np.testing.assert_array_equal(ratings.matrix.toarray(), [[0, 0, 3], [1, 0, 0], [0, 2, 0], [0, 0, 0]])
+
+
+def test_features_of_items_leave_those_of_users_as_they_are():
+    people, things = (pd.DataFrame({"feature": [1, 2]}, index=index) for index in (INDEX, ["x", "y"]))
+    ratings = Ratings.of(INDEX, ["x", "y"], [1, 2]).with_features(people).with_features(of_items=things)
+    np.testing.assert_array_equal(ratings.user_features, [[1], [2]])
+    np.testing.assert_array_equal(ratings.item_features, [[1], [2]])

@@ -52,9 +52,9 @@ class RecommendedItems(NamedTuple):
 class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
     """Recommendations from ratings in long form: who has rated what, and how.
 
-    The ratings are learnt by :class:`MaxNormCompletion`. Users and items have any names. Users and items that
-    were never seen are predicted by what is usual, never by zero, or by what else is known of them: their
-    features.
+    The ratings are learnt by :class:`MaxNormCompletion`. Users and items have any names. Users and items
+    without ratings are predicted from their features, if these are given to ``fit``, and otherwise by the
+    usual ratings, never by zero.
 
     Parameters
     ----------
@@ -101,10 +101,11 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
         y : object, default=None
             Ignored; present for compatibility with scikit-learn.
         user_features : data frame, default=None
-            What else is known of users, such as their age, with their names in the index. Texts count as
-            categories. It may have users who have not rated anything; these get predictions of their own.
+            What else is known of users, such as their age, with their names in the index. Each text in a
+            column of texts is a category. Missing values are not known. The frame may have users who have not
+            rated anything; they are predicted from their features.
         item_features : data frame, default=None
-            The same for items, such as the genres of films.
+            What else is known of items, such as the genres of films, in the same form.
 
         Returns
         -------
