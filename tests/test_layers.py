@@ -23,6 +23,7 @@ LAYERS = (
         "crowded",
         "changes",
         "detection",
+        "series",
     ),  # what learns online
     (
         "streams",
