@@ -69,7 +69,7 @@ class EntryLearner(Learner):
     batch_size: int | Literal["auto"] = "auto"
     half_life: float | None = None
     is_robust: bool = False  #: whether some entries may be grossly wrong
-    column_features: Array | None = None  #: what else is known of the columns, one row each
+    column_features: Array | None = None  #: features of the columns, one row each
 
     def start(self, n_features: int, dtype: np.dtype[Any], seed: int) -> State:
         first = np.random.default_rng(seed).standard_normal((n_features, self._n_factors(n_features)))

@@ -83,13 +83,53 @@ def test_features_that_do_not_fit_are_refused(problem):
         model.fit(X, column_features=of_columns[:5])
     with pytest.raises(ValueError, match="row_features needs X to be an array"):
         model.fit(maxnorm.open_stream(X), row_features=of_rows)
-    with pytest.raises(ValueError, match="need norm='auto'"):
-        MaxNormCompletion(3, norm="max").fit(X, row_features=of_rows)
+    for method in (MaxNormCompletion(3, norm="max").fit, MaxNormCompletion(3, norm="max").partial_fit):
+        with pytest.raises(ValueError, match="need norm='auto'"):
+            method(X, row_features=of_rows)
     model.fit(X, row_features=of_rows)
     with pytest.raises(ValueError, match="row_features has 3 columns, but the model has learnt from 4"):
         model.predict_entries(X, row_features=of_rows[:, :3])
     with pytest.raises(ValueError, match="but the model has learnt from 4"):
         model.partial_fit(X, row_features=of_rows[:, :3])
+
+
+def test_more_rows_have_the_features_of_those_that_wait(problem):
+    X, _, of_rows, _ = problem
+    model = MaxNormCompletion(random_state=0).partial_fit(X[40:45], row_features=of_rows[40:45])
+    with pytest.raises(ValueError, match="row_features has 2 columns, but the model has learnt from 4"):
+        model.partial_fit(X[45:50], row_features=of_rows[45:50, :2])
+    assert model.partial_fit(X[45:50]).transform(X[:3], row_features=of_rows[:3]).shape == (3, N_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.zeros(300), r"row_features has the shape \(300,\); pass a table with one column for each"),
+        (np.zeros((300, 0)), "row_features has no columns"),
+        (np.full((300, 1), np.inf), "row_features has infinite entries"),
+        (pd.DataFrame({"town": ["Rome"] * 300}), "row_features must be numeric: .*encode or drop"),
+        (pd.DataFrame({"born": pd.to_datetime(["1990"] * 300)}), "row_features must be numeric.*'born'"),
+    ],
+)
+def test_features_that_are_no_table_of_numbers_are_refused(features, message, problem):
+    X = problem[0][:, COLD_COLUMNS:]
+    with pytest.raises(ValueError, match=message):
+        MaxNormCompletion().fit(X, row_features=features)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e9 / 3])
+def test_a_feature_that_was_constant_does_no_harm_if_it_changes(value, problem):
+    X = problem[0][:, COLD_COLUMNS:]
+    constant = np.full((N_ROWS, 1), value)
+    model = MaxNormCompletion(random_state=0).fit(X, row_features=constant)
+    changed = model.predict_entries(X, row_features=1.01 * constant)
+    np.testing.assert_allclose(changed, model.predict_entries(X, row_features=constant), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_without_entries_are_no_surprise_if_they_have_features(problem):
+    X, _, _, of_columns = problem
+    MaxNormCompletion(random_state=0).fit(X, column_features=of_columns)
 
 
 def test_batches_keep_their_features():

@@ -35,7 +35,9 @@ class Batch:
 
     values: Any  #: a dense array with NaN for missing entries, or a csr_array that stores the observed ones
     weight: Array | None = None  #: weights of the samples; None if all are one
-    features: Array | None = None  #: what else is known of the samples, one row each; NaN where it is not
+    features: Array | None = (
+        None  #: features of the samples apart from their entries, one row each; NaN if unknown
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, KINDS):
@@ -126,7 +128,7 @@ class Batch:
         return Batch(np.concatenate([batch.values for batch in batches]), weight, features)
 
     def features_of(self, n_features: int) -> Array:
-        """Return so many features of the samples, which are not known if none were given."""
+        """Return the features of the samples, which are all NaN if none were given."""
         return np.full((len(self), n_features), np.nan) if self.features is None else self.features
 
     def weighted(self, weights: Array, used: Mask | None = None) -> Array:

@@ -32,6 +32,7 @@ class PatternRule(NamedTuple):
 
 
 RULE = PatternRule()
+ROUNDING = 1e-12  # relative standard deviation up to which a feature is constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +43,8 @@ class Pattern:
     row_scale: Array  #: k, root mean squares of the averages over the columns of a row
     row_mean: Array  #: k, means of these averages
     strength: Array  #: k, how much each of them says about what rows want
-    given_columns: Array | None = (
-        None  #: p x m, further features of columns, of mean zero and mean square one
-    )
-    row_units: Array | None = None  #: 2 x m, means and scales of further features of rows
+    given_columns: Array | None = None  #: p x m, given features of columns, standardised
+    row_units: Array | None = None  #: 2 x m, means and standard deviations of given features of rows
 
     @classmethod
     def unused(cls, n_columns: int) -> Pattern:
@@ -76,9 +75,9 @@ class Pattern:
         return cls(columns, root_mean_square(averages), averages.mean(axis=0), strength)
 
     def with_given(self, of_rows: Array | None, of_columns: Array | None) -> Pattern:
-        """Return the pattern with further features of rows and columns, where NaN stands for what is unknown.
+        """Return the pattern with given features of rows and columns, in which NaN marks unknown values.
 
-        The units of those of rows are found from the rows at hand.
+        The means and standard deviations of the features of rows are those of the given rows.
         """
         units = None if of_rows is None else units_of(of_rows)
         columns = None if of_columns is None else in_units(of_columns, units_of(of_columns))
@@ -91,17 +90,17 @@ class Pattern:
 
     @property
     def n_given(self) -> int:
-        """Number of further features of rows."""
+        """Number of given features of rows."""
         return 0 if self.row_units is None else self.row_units.shape[1]
 
     @property
     def n_features(self) -> int:
-        """Number of features of a row: its averages, those that are given, and a one; zero without any."""
+        """Number of features of a row: its averages, given features and a constant; zero if only that."""
         found = self.n_informative + self.n_given
         return found + 1 if found else 0
 
     def of_rows(self, Z: csr_array, given: Array | None = None) -> Array:
-        """Return the features of rows; without entries, or where they are not known, those that are usual."""
+        """Return the features of rows; they are means for rows without entries and for unknown features."""
         if not self.n_features:
             return np.zeros((Z.shape[0], 0))
         k, counts = self.n_informative, np.diff(Z.indptr)
@@ -119,8 +118,8 @@ class Pattern:
 
         The number of entries is one of them, because popular columns differ from others. That of a row is
         not: the entries of a row arrive one by one, so that their number tells little. Columns without
-        entries are unpopular. But if features are given, they are taken to be new, and have what is usual
-        for an entry.
+        entries are unpopular. But if features of columns are given, columns without entries are taken to be
+        new, and their other features are means over all entries.
         """
         parts: list[Array] = []
         if self.n_informative:
@@ -151,16 +150,20 @@ def root_mean_square(X: Array) -> Array:
 
 
 def units_of(features: Array) -> Array:
-    """Return the means and the standard deviations of features, in two rows; NaN is left out."""
+    """Return the means and the standard deviations of features, in two rows; NaN is left out.
+
+    The scale of a constant feature is one. Rounding errors of its mean are no scale: a new value, divided by
+    them, would be enormous.
+    """
     known = ~np.isnan(features)
     counts = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, features, 0.0).sum(axis=0) / counts
     scale = np.sqrt(np.where(known, (features - mean) ** 2, 0.0).sum(axis=0) / counts)
-    return np.vstack([mean, np.where(scale > 0.0, scale, 1.0)])
+    return np.vstack([mean, np.where(scale > ROUNDING * np.abs(mean), scale, 1.0)])
 
 
 def in_units(features: Array, units: Array) -> Array:
-    """Return features less their means, divided by their scales; zero where they are not known."""
+    """Return features minus their means, divided by their scales; zero where a feature is unknown."""
     return np.nan_to_num((features - units[0]) / units[1], nan=0.0)
 
 

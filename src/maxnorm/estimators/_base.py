@@ -54,6 +54,7 @@ from maxnorm.estimators.validation import (
     check_features,
     check_number,
     check_plugin,
+    check_side_features,
     check_weight,
     invalid,
     set_features,
@@ -911,28 +912,20 @@ def warn_if_tiny(rows: Batch) -> None:
 
 
 def with_features(source: Batch | Stream | Blocks, row_features: ArrayLike | None) -> Any:
-    """Return samples with what else is known of them."""
+    """Return samples together with their features."""
     if row_features is None:
         return source
     if not isinstance(source, Batch):
         raise ValueError(
-            "row_features needs X to be an array, a data frame or a sparse matrix; pass the rows of other "
-            "sources to partial_fit as arrays, with their features"
+            "row_features needs X to be an array, a data frame or a sparse matrix; read other sources in "
+            "parts, and pass each part as an array together with the features of its rows"
         )
-    features = check_features_of("row", row_features)
+    features = check_side_features("row_features", row_features)
     if len(features) != len(source):
         raise ValueError(
-            f"row_features has {len(features)} rows, but X has {len(source)}; pass one for each row of X"
+            f"row_features has {len(features)} rows, but X has {len(source)}; pass one row for each row of X"
         )
     return replace(source, features=features)
-
-
-def check_features_of(side: str, features: ArrayLike) -> Array:
-    """Return the features of rows or columns as an array, in which NaN is allowed."""
-    found: Array = check_array(
-        features, dtype=np.float64, ensure_all_finite="allow-nan", input_name=f"{side}_features"
-    )
-    return found
 
 
 def with_weights(

@@ -26,7 +26,6 @@ from maxnorm.estimators._base import (
     OnlineFactorisation,
     RandomState,
     Samples,
-    check_features_of,
     with_features,
 )
 from maxnorm.estimators.answers import CompletionAnswer, PredictionAnswer, Range, clip
@@ -36,6 +35,7 @@ from maxnorm.estimators.validation import (
     Number,
     check_choice,
     check_number,
+    check_side_features,
     check_weight,
     invalid,
     warn_of_empty_columns,
@@ -45,6 +45,10 @@ from maxnorm.sparse import CompletionLearner, SparseLearner
 from maxnorm.streams import Stream, open_stream
 
 MORE_PASSES = 2  # over samples that can be read again, if they are too many to be used in every round
+MAX_NORM_WITH_FEATURES = (
+    "row_features and column_features need norm='auto'; leave norm and the settings of the max-norm at their "
+    "defaults"
+)
 
 
 class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ignore[misc]
@@ -259,7 +263,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             The fitted estimator.
         """
         self._column_features = (
-            None if column_features is None else check_features_of("column", column_features)
+            None if column_features is None else check_side_features("column_features", column_features)
         )
         try:
             return self._fit(X, sample_weight, callback, row_features)
@@ -295,8 +299,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         self : object
             The estimator.
         """
-        if self.__sklearn_is_fitted__() and self._progress.state.time:
-            self._check_row_features(row_features)
+        if row_features is not None:
+            row_features = self._check_more_row_features(row_features)
         return self._partial_fit(X, sample_weight, callback, row_features)
 
     def fit_transform(
@@ -338,7 +342,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         X_filled : ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
             The samples without gaps.
         """
-        self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features)
         return self._apply(X, CompletionAnswer(self.value_range), row_features)[0]
 
     def predict_entries(
@@ -374,7 +378,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             The standard deviations, if they are asked for. The true value of an entry that is not observed is
             within 1.64 of them in nine cases out of ten.
         """
-        self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features)
         if rows is None and columns is None and not return_std:
             return self._apply(X, PredictionAnswer(self.value_range), row_features)[0]
         (learner, state), Z = self._snapshot(), self._all_rows(X, row_features)
@@ -423,7 +427,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             A named tuple of ``columns`` and ``values``, both of shape (n_samples, k), best first; -1 and NaN
             where a row has fewer columns left. The values are predictions.
         """
-        self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         if rank not in ("auto", "value"):
@@ -473,18 +477,27 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         found: Batch = with_features(Batch(Batch.join(batches).entries()), row_features)
         return found
 
-    def _check_row_features(self, row_features: ArrayLike | None) -> None:
-        """Raise an error if features of rows are not those that the model has learnt from."""
+    def _check_row_features(self, row_features: ArrayLike | None) -> Array | None:
+        """Return features of rows, if they are those that the model has learnt from."""
         check_is_fitted(self)
         if row_features is None:
-            return
+            return None
         model = self._snapshot()[1].entry_model
-        learnt, given = 0 if model is None else model.pattern.n_given, np.shape(row_features)[-1]
-        if learnt != given:
-            raise ValueError(
-                f"row_features has {given} columns, but the model has learnt from {learnt}; pass the same "
-                "features of rows here as to fit"
-            )
+        return check_row_features(row_features, 0 if model is None else model.pattern.n_given)
+
+    def _check_more_row_features(self, row_features: ArrayLike) -> Array:
+        """Return features of rows to learn from, if they are like those of earlier rows."""
+        if self._has_max_norm:
+            raise ValueError(MAX_NORM_WITH_FEATURES)
+        if not self.__sklearn_is_fitted__():
+            return check_row_features(row_features, None)
+        state, waiting = self._progress.state, self._progress.waiting
+        if state.entry_model is not None:
+            return check_row_features(row_features, state.entry_model.pattern.n_given)
+        if state.time:
+            return check_row_features(row_features, 0)
+        widths = (batch.features.shape[1] for batch in waiting if batch.features is not None)
+        return check_row_features(row_features, next(widths, None))
 
     def make_learner(self) -> Learner:
         """Return the learner that the parameters describe, after checking them.
@@ -554,12 +567,10 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
     def _fit_source(self, learner: Learner, source: Batch | Stream | Blocks, monitor: Monitor) -> None:
         if not isinstance(learner, CompletionChoice):
             if self._column_features is not None or getattr(source, "features", None) is not None:
-                raise ValueError(
-                    "row_features and column_features need norm='auto'; leave the settings of the max-norm"
-                )
+                raise ValueError(MAX_NORM_WITH_FEATURES)
             super()._fit_source(learner, source, monitor)
             return
-        if isinstance(source, Batch) and not source.is_sparse:
+        if isinstance(source, Batch) and not source.is_sparse and self._column_features is None:
             warn_of_empty_columns(source.values, stacklevel=4 + FIT_FRAMES)
         chosen: Learner = learner
         if not isinstance(source, Blocks) and is_repeatable(source):
@@ -661,3 +672,14 @@ def _as_index(values: ArrayLike) -> Any:
     """Return an array of positions; an empty list is one of integers."""
     index = np.asarray(values)
     return index if index.size else index.astype(np.intp)
+
+
+def check_row_features(row_features: ArrayLike, n_learnt: int | None) -> Array:
+    """Return features of rows as an array, if they are as many as those of earlier rows; None allows any."""
+    features = check_side_features("row_features", row_features)
+    if n_learnt is not None and features.shape[1] != n_learnt:
+        raise ValueError(
+            f"row_features has {features.shape[1]} columns, but the model has learnt from {n_learnt}; pass "
+            "the same features of rows as before"
+        )
+    return features

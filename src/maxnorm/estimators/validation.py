@@ -65,7 +65,7 @@ def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
         X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
     X, shape = fold(X)
     if reset or not _needs_no_conversion(estimator, X):
-        with _advice_on_text(X):
+        with advice_on_text(X):
             X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
     if reset:
         set_feature_shape(estimator, shape)
@@ -103,7 +103,7 @@ class BatchReader:
             return check_range(Batch(_observed_entries(raw)), first_row)
         if sp.issparse(raw):
             raw = sp.csr_array(raw).toarray()
-        with _advice_on_text(raw):
+        with advice_on_text(raw):
             Z = check_array(raw, dtype=PRECISIONS, ensure_all_finite=False, order="C", input_name="X")
         return check_range(Batch(Z), first_row)
 
@@ -133,32 +133,59 @@ def check_features(
         )
 
 
+def check_side_features(name: str, features: Any) -> Array:
+    """Return the features of the rows or the columns of X as an array, in which NaN is allowed.
+
+    ``name`` is that of the argument, which is row_features or column_features.
+    """
+    with advice_on_text(features, name):
+        found: Array = check_array(
+            features,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_2d=False,
+            ensure_min_features=0,
+            allow_nd=True,
+            input_name=name,
+        )
+    if found.ndim != 2:
+        raise ValueError(
+            f"{name} has the shape {found.shape}; pass a table with one column for each feature, such as an "
+            "array of shape (n, 1) for a single feature"
+        )
+    if found.shape[1] == 0:
+        raise ValueError(f"{name} has no columns; pass at least one feature, or None")
+    if np.isinf(found).any():
+        raise ValueError(f"{name} has infinite entries; replace them by NaN, or by finite numbers")
+    return found
+
+
 @contextmanager
-def _advice_on_text(X: Any) -> Iterator[None]:
+def advice_on_text(X: Any, name: str = "X") -> Iterator[None]:
     """Add a remedy to the errors about text in the data, and refuse dates, which NumPy takes for integers."""
-    _refuse_dates(X)
+    _refuse_dates(X, name)
     try:
         yield
     except ValueError as error:
         if "could not convert" in str(error):
-            raise ValueError(f"X must be numeric: {error}; encode or drop such columns") from error
+            raise ValueError(f"{name} must be numeric: {error}; encode or drop such columns") from error
         raise
     except TypeError as error:
         if "float() argument" in str(error):
-            raise TypeError(f"X must be numeric: {error}; encode or drop such columns") from error
+            raise TypeError(f"{name} must be numeric: {error}; encode or drop such columns") from error
         raise
 
 
-def _refuse_dates(X: Any) -> None:
+def _refuse_dates(X: Any, name: str) -> None:
     if hasattr(X, "dtypes") and hasattr(X, "columns"):  # a data frame
-        dates = [name for name, dtype in zip(X.columns, X.dtypes, strict=True) if _is_date(dtype)]
+        dates = [column for column, dtype in zip(X.columns, X.dtypes, strict=True) if _is_date(dtype)]
         if dates:
             raise ValueError(
-                f"X must be numeric, but the columns {', '.join(map(repr, dates))} hold dates or times; drop "
-                "them or make them the index"
+                f"{name} must be numeric, but the columns {', '.join(map(repr, dates))} hold dates or times; "
+                "drop them or make them the index"
             )
     elif _is_date(getattr(X, "dtype", None)):
-        raise ValueError(f"X must be numeric, not {X.dtype}; drop the dates or convert them to seconds")
+        raise ValueError(f"{name} must be numeric, not {X.dtype}; drop the dates or convert them to seconds")
 
 
 def _is_date(dtype: Any) -> bool:
