@@ -66,7 +66,7 @@ def _is_recommender(estimator: Any) -> bool:
 
 
 def _is_series_imputer(estimator: Any) -> bool:
-    return hasattr(estimator, "ways_")
+    return hasattr(estimator, "period")
 
 
 def _is_subtractor(estimator: Any) -> bool:

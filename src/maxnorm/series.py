@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ class HidingRule(NamedTuple):
     shifts: tuple[float, ...] = (0.5, 0.25, 0.75)  #: of the length of the series, by which gaps are moved
     share: float = 0.2  #: of the observed entries that are hidden, at most
     least: int = 50  #: entries that must be hidden to choose weights
+    lengths: tuple[int, ...] = (1, 4, 16)  #: of gaps that are drawn if the series have too few of their own
 
 
 class GrossRule(NamedTuple):
@@ -29,6 +31,7 @@ class GrossRule(NamedTuple):
 
 HIDING, GROSS = HidingRule(), GrossRule()
 DISTANCES = (1.5, 4.0, 16.0)  # to the nearest observed entries, between which weights differ
+FAR = 10**9  # distance, in rows, to an observed entry that does not exist
 NORMAL_MEDIAN = 0.6745  # median magnitude of a standard normal variable
 SUM_WEIGHT = 1e3  # of the condition that weights have the sum one, relative to the errors
 SMALLEST_ERROR = 1e-9  # relative variance that is added to errors, so that equal predictions do no harm
@@ -108,7 +111,7 @@ def correct(predicted: Array, Z: Array) -> Array:
 
 def find_gross_errors(Z: Array, expected: Array) -> Mask:
     """Return which observed entries differ grossly from expected values and from their neighbours in time."""
-    deviations = np.fmin(robust_deviations(Z - expected), robust_deviations(Z - median_of_neighbours(Z)))
+    deviations = np.minimum(robust_deviations(Z - expected), robust_deviations(Z - median_of_neighbours(Z)))
     found = deviations > GROSS.deviations
     if np.count_nonzero(found) < GROSS.many * np.count_nonzero(~np.isnan(Z)):
         found = deviations > GROSS.rare_deviations
@@ -148,33 +151,50 @@ def median_of_neighbours(Z: Array) -> Array:
 def hide_gaps(Z: Array) -> Mask | None:
     """Return entries to hide: some that would be missing if the gaps were elsewhere in time.
 
-    Gaps are moved in time, and as many of them are used, each as a whole, as leave most entries observed.
-    None means that too few entries would be hidden.
+    As many gaps are used, each as a whole, as leave most entries observed. If the series have too few gaps of
+    their own, gaps are drawn at random. None means that too few entries would be hidden nevertheless.
     """
     missing = np.isnan(Z)
     rng = np.random.default_rng(0)
-    for shift in HIDING.shifts:
-        moved = np.roll(missing, int(shift * len(Z)), axis=0)
-        begins = moved & ~np.vstack([np.zeros((1, Z.shape[1]), dtype=bool), moved[:-1]])
+    for gaps in other_gaps(missing, rng):
+        begins = gaps & ~np.vstack([np.zeros((1, Z.shape[1]), dtype=bool), gaps[:-1]])
         gap = np.cumsum(begins.T.ravel()).reshape(Z.shape[::-1]).T  # the number of the gap of an entry
         wanted = HIDING.share * np.count_nonzero(~missing)
-        odds = wanted / max(int(np.count_nonzero(moved & ~missing)), 1)
-        hidden: Mask = moved & ~missing & (rng.random(int(gap.max(initial=0)) + 1) < odds)[gap]
+        odds = wanted / max(int(np.count_nonzero(gaps & ~missing)), 1)
+        hidden: Mask = gaps & ~missing & (rng.random(int(gap.max(initial=0)) + 1) < odds)[gap]
         hidden[:, (missing | hidden).all(axis=0)] = False  # every series keeps some entries
         if hidden.sum() >= HIDING.least:
             return hidden
     return None
 
 
+def other_gaps(missing: Mask, rng: np.random.Generator) -> Iterator[Mask]:
+    """Yield the gaps of series at other times, and then gaps at random."""
+    for shift in HIDING.shifts:
+        yield np.roll(missing, int(shift * len(missing)), axis=0)
+    yield draw_gaps(missing.shape, rng)
+
+
+def draw_gaps(shape: tuple[int, int], rng: np.random.Generator) -> Mask:
+    """Return gaps at random, in which each of several lengths has the same share of the entries."""
+    n, p = shape
+    gaps = np.zeros(shape, dtype=bool)
+    for length in HIDING.lengths:
+        n_gaps = int(HIDING.share * n * p / (length * len(HIDING.lengths)))
+        times = rng.integers(n, size=(n_gaps, 1)) + np.arange(length)
+        gaps[np.minimum(times, n - 1), rng.integers(p, size=(n_gaps, 1))] = True
+    return gaps
+
+
 def distance_class(Z: Array) -> Index:
     """Return for each entry the class of its distance to the nearest observed entries before and after it.
 
-    The distance is the harmonic mean of the two, which is the larger the deeper an entry is in a gap.
+    The distance is the harmonic mean of the two, which is the larger the deeper an entry is in a gap. It is
+    twice the distance to the nearest observed entry if all of these are on one side.
     """
-    n = len(Z)
-    times, observed = np.arange(n)[:, None], ~np.isnan(Z)
-    before = np.maximum.accumulate(np.where(observed, times, -n), axis=0)
-    after = np.minimum.accumulate(np.where(observed, times, 2 * n)[::-1], axis=0)[::-1]
+    times, observed = np.arange(len(Z))[:, None], ~np.isnan(Z)
+    before = np.maximum.accumulate(np.where(observed, times, -FAR), axis=0)
+    after = np.minimum.accumulate(np.where(observed, times, FAR)[::-1], axis=0)[::-1]
     back, ahead = times - before, after - times
     distance = 2.0 * back * ahead / np.maximum(back + ahead, 1)
     return np.searchsorted(DISTANCES, distance).astype(np.intp)

@@ -1,6 +1,7 @@
 """Gaps of series: neighbours in time, periods, and how they are combined."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -132,12 +133,23 @@ def test_the_distance_is_larger_in_the_middle_of_a_gap_and_at_an_open_end():
 
 def test_hidden_gaps_are_those_of_the_data_at_another_time():
     X = np.ones((100, 5))
-    assert hide_gaps(X) is None
     X[10:40, 0] = np.nan
     X[5:30, 1] = np.nan
     hidden = hide_gaps(X)
     assert hidden[60:90, 0].all()
     assert hidden.sum() == 55
+
+
+def test_gaps_are_drawn_at_random_if_there_are_too_few():
+    X = np.ones((200, 5))
+    X[17, 2] = np.nan
+    hidden = hide_gaps(X)
+    assert not hidden[17, 2]
+    assert 0.5 * HIDING.share < hidden.mean() <= HIDING.share
+    lengths = np.diff(np.flatnonzero(np.diff(np.pad(hidden, ((1, 1), (0, 0))).T.ravel().astype(int))))[::2]
+    assert lengths.min() == 1
+    assert lengths.max() >= max(HIDING.lengths)
+    assert hide_gaps(X[:20]) is None
 
 
 def test_most_observed_entries_are_not_hidden_and_gaps_are_hidden_as_a_whole():
@@ -147,6 +159,38 @@ def test_most_observed_entries_are_not_hidden_and_gaps_are_hidden_as_a_whole():
     assert 0.5 * HIDING.share < hidden.sum() / observed.sum() < 1.5 * HIDING.share
     begins = np.flatnonzero(np.diff(hidden[:, 0].astype(int)) != 0) + 1
     assert (begins % 20 == 0).all()
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_a_short_gap_of_a_single_smooth_series_is_interpolated(n):
+    truth = 100.0 + 5.0 * np.sin(np.arange(n) / 9.0)[:, None]
+    X = truth.copy()
+    X[30:33] = np.nan
+    np.testing.assert_allclose(SeriesImputer(random_state=0).fit_transform(X), truth, atol=0.2)
+
+
+def test_a_few_rows_without_any_entry_of_a_series_are_not_drawn_towards_zero(series):
+    X = np.where(np.random.default_rng(6).random(series.shape) < 0.2, np.nan, 1000.0 + series)
+    model = SeriesImputer(random_state=0).fit(X)
+    for rows in (np.full((1, series.shape[1]), np.nan), np.full((10, series.shape[1]), np.nan), X[:1]):
+        np.testing.assert_allclose(model.transform(rows), 1010.0, atol=6.0)
+
+
+def test_the_ways_are_those_of_the_fit(series):
+    model = SeriesImputer(random_state=0).fit(series[:50])
+    assert len(model.set_params(period=24).ways_) == model.weights_.shape[1]
+
+
+def test_text_and_dates_are_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"X must be numeric.*'day'.*make them the index"):
+        SeriesImputer().fit(pd.DataFrame({"day": pd.date_range("2020", periods=5), "load": range(5)}))
+    with pytest.raises(ValueError, match=r"X must be numeric.*encode or drop"):
+        SeriesImputer().fit(pd.DataFrame({"place": ["a", "b"], "load": [1, 2]}))
+
+
+def test_a_period_as_long_as_the_series_is_refused(series):
+    with pytest.raises(ValueError, match="period=50 is not shorter than the series, which have 50 rows"):
+        SeriesImputer(period=50).fit(series[:50])
 
 
 def with_gross_errors(X, rng):

@@ -12,12 +12,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxnorm.completion import fitted
 from maxnorm.core.batch import Batch
-from maxnorm.core.types import Array
+from maxnorm.core.types import Array, Mask
 from maxnorm.dense import DenseLearner
 from maxnorm.estimators._base import RandomState, SavedMixin
 from maxnorm.estimators.decomposition import OnlineRobustPCA
 from maxnorm.estimators.reporting import ReportMixin
-from maxnorm.estimators.validation import Number, check_choice, check_number, warn_of_empty_columns
+from maxnorm.estimators.validation import (
+    PRECISIONS,
+    Number,
+    advice_on_text,
+    check_choice,
+    check_number,
+    warn_of_empty_columns,
+)
 from maxnorm.learner import Progress
 from maxnorm.series import (
     DISTANCES,
@@ -35,6 +42,7 @@ from maxnorm.series import (
 )
 
 WAYS = ("rows", "rows, corrected", "neighbours", "neighbours, corrected", "interpolation")
+USUAL_WAY = "rows, corrected"  # if there are too few entries to find weights; interpolation for one series
 WAYS_OF_PERIODS = ("usual period", "usual period, corrected", "periods")
 MOST_LAGS, LAGGED_SERIES = 3, 120  # "auto" joins rows with so many neighbours, and fewer if series are many
 
@@ -47,7 +55,8 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
     series have a rhythm of known period, by the usual period and by a factor model of whole periods. Some
     predictions are also corrected by their interpolated errors, which are known on both sides of a gap. All
     are combined with weights, which depend on the distance to the nearest observed entries. The weights are
-    found by hiding entries in gaps like those of the data, which are the same gaps at another time.
+    found by hiding entries in gaps like those of the data, which are the same gaps at another time, or in
+    random gaps if the data have few.
 
     Observed entries that are gross errors are recognised, and are not used to fill gaps.
 
@@ -57,11 +66,13 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         Number of neighbours in time on each side that a row is joined with. "auto" means 3, or fewer if there
         are more than 40 series, at least 1.
     period : int or None, default=None
-        Number of rows of a period, such as 24 for hourly values with a daily rhythm.
+        Number of rows of a period, such as 24 for hourly values with a daily rhythm. It must be smaller than
+        the number of rows. None means that the series have no known rhythm. Rows that are passed to
+        ``transform`` must begin at the same time of the period as those that were passed to ``fit``.
     noise : {"auto", "none"}, default="auto"
-        What is unusual in the observed entries. With "auto", entries that differ grossly both from what the
-        other series suggest and from their neighbours in time count as missing while gaps are filled;
-        ``transform`` returns them as they are. "none" trusts all entries.
+        Errors of the observed entries. With "auto", entries that differ grossly both from the predictions of
+        a robust factor model of rows and from their neighbours in time count as missing while gaps are
+        filled; ``transform`` returns them unchanged. With "none", all observed entries are used.
     random_state : int, RandomState or None, default=None
         Seed of the random start. Pass an int for results that can be repeated.
 
@@ -74,7 +85,7 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
     period_model_ : OnlineRobustPCA or None
         The factor model of periods, if there is a period.
     robust_model_ : OnlineRobustPCA or None
-        The model that gross errors are recognised with, unless all entries are trusted.
+        The model by which gross errors are recognised; None with ``noise="none"``.
     lags_ : int
         Number of neighbours in time on each side that a row is joined with.
     usual_period_ : ndarray of shape (period, n_series) or None
@@ -135,22 +146,22 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         """
         self._check_parameters()
         given = self._validated(X, reset=True)
+        if self.period is not None and self.period >= len(given):
+            raise ValueError(
+                f"period={self.period!r} is not shorter than the series, which have {len(given)} rows; pass "
+                "a shorter period, or None"
+            )
         warn_of_empty_columns(given, stacklevel=2)
         most = min(max(LAGGED_SERIES // given.shape[1], 1), MOST_LAGS)
         self.lags_ = most if self.lags == "auto" else int(self.lags)
         self.robust_model_ = self._fitted(given, noise="capped") if self.noise == "auto" else None
         Z = self._without_gross_errors(given)
-        self.weights_ = np.tile(np.eye(len(self.ways_))[0], (len(DISTANCES) + 1, 1))
         hidden = hide_gaps(Z)
-        if hidden is not None:
-            known = np.where(hidden, np.nan, Z)
-            self._fit_models(known)
-            scale = np.nanstd(Z[:, hidden.any(axis=0)], axis=0)
-            scales = np.ones(Z.shape[1])
-            scales[hidden.any(axis=0)] = np.where(scale > 0.0, scale, 1.0)
-            errors = [((way - Z) / scales)[hidden] for way in self._predictions(known)]
-            self.weights_ = weights_by_distance(np.column_stack(errors), distance_class(known)[hidden])
+        weights = None if hidden is None else self._measured_weights(Z, hidden)
         self._fit_models(Z)
+        if weights is None:
+            weights = np.tile(np.equal(self.ways_, USUAL_WAY).astype(float), (len(DISTANCES) + 1, 1))
+        self.weights_ = weights
         return self
 
     def transform(self, X: ArrayLike) -> Array:
@@ -180,7 +191,8 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
     @property
     def ways_(self) -> tuple[str, ...]:
         """Names of the ways to predict an entry."""
-        return WAYS if self.period is None else WAYS + WAYS_OF_PERIODS
+        check_is_fitted(self)
+        return WAYS if self.period_model_ is None else WAYS + WAYS_OF_PERIODS
 
     def _check_parameters(self) -> None:
         check_number(self, "lags", Number(Integral, 0, alternatives=("auto",)))
@@ -188,9 +200,10 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         check_choice(self, "noise", ("auto", "none"))
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
-        found: Array = validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        with advice_on_text(X):
+            found: Array = validate_data(
+                self, X, reset=reset, dtype=PRECISIONS, ensure_all_finite="allow-nan"
+            )
         return found
 
     def _without_gross_errors(self, Z: Array) -> Array:
@@ -199,7 +212,19 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
             return Z
         return np.where(find_gross_errors(Z, low_rank_of(self.robust_model_, Z)), np.nan, Z)
 
+    def _measured_weights(self, Z: Array, hidden: Mask) -> Array:
+        """Return the weights with which models without the hidden entries predict them best."""
+        known = np.where(hidden, np.nan, Z)
+        self._fit_models(known)
+        is_compared = hidden.any(axis=0)
+        scales = np.ones(Z.shape[1])
+        scales[is_compared] = np.nanstd(Z[:, is_compared], axis=0)
+        scales[scales == 0.0] = 1.0
+        errors = [((way - Z) / scales)[hidden] for way in self._predictions(known)]
+        return weights_by_distance(np.column_stack(errors), distance_class(known)[hidden])
+
     def _fit_models(self, Z: Array) -> None:
+        """Fit all models that predict entries."""
         self.model_ = self._fitted(Z)
         self.lagged_model_ = self._fitted(join_neighbours(Z, self.lags_))
         self.period_model_ = self.usual_period_ = None
@@ -226,7 +251,8 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         rows = low_rank_of(self.model_, Z)
         joined = low_rank_of(self.lagged_model_, join_neighbours(Z, self.lags_))
         neighbours = average_neighbours(joined, self.lags_, p)
-        ways = [rows, correct(rows, Z), neighbours, correct(neighbours, Z), interpolate(Z)]
+        straight = np.where(np.isnan(Z).all(axis=0), rows, interpolate(Z))
+        ways = [rows, correct(rows, Z), neighbours, correct(neighbours, Z), straight]
         if self.period_model_ is not None and self.usual_period_ is not None:
             usual = repeat_period(self.usual_period_, n)
             periods = low_rank_of(self.period_model_, join_periods(Z, len(self.usual_period_)))
