@@ -15,7 +15,7 @@ _compiled = numba.njit(
 
 @_compiled
 def block_mean(frame: AnyArray, factor: int) -> AnyArray:
-    """Return the means over squares of ``factor`` pixels, in which the pixels at the border are repeated."""
+    """Return the means over squares of ``factor`` x ``factor`` pixels; pixels at the border are repeated."""
     h, w, c = frame.shape
     out = np.zeros(((h + factor - 1) // factor, (w + factor - 1) // factor, c), np.float32)
     share = np.float32(1.0) / np.float32(factor * factor)
@@ -250,7 +250,7 @@ def measure_blobs(
 
 @_compiled
 def compare_textures(labels: AnyArray, n_blobs: int, frame: AnyArray, expected: AnyArray) -> AnyArray:
-    """Return sums of products of the gradients of frame and background inside of blobs."""
+    """Return sums of products of the gradients of the frame and of the background inside blobs."""
     h, w = labels.shape
     sums = np.zeros((4, n_blobs + 1))
     for i in range(2, h - 2):

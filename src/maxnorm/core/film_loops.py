@@ -12,7 +12,7 @@ from maxnorm.core.types import AnyArray
 
 
 def block_mean(frame: AnyArray, factor: int) -> AnyArray:
-    """Return the means over squares of ``factor`` pixels, in which the pixels at the border are repeated.
+    """Return the means over squares of ``factor`` x ``factor`` pixels; pixels at the border are repeated.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def measure_blobs(
 
 
 def compare_textures(labels: AnyArray, n_blobs: int, frame: AnyArray, expected: AnyArray) -> AnyArray:
-    """Return sums of products of the gradients of frame and background inside of blobs.
+    """Return sums of products of the gradients of the frame and of the background inside blobs.
 
     Pixels that are less than two pixels away from the outline do not count.
 

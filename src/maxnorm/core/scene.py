@@ -39,7 +39,8 @@ class Rules:
 
     They were chosen by the mean F-measure over three labelled sequences and others that were made from them
     and from films of water and of an escalator (shaken, dark, pale, with other light, with objects pasted
-    in). Those of contrast, noise and transparency were compared at a few values each, on parts of this set.
+    in). The constants of contrast, noise and transparency were compared at a few values each, on parts of
+    this set.
     ``benchmarks/video.py`` has such sequences.
 
     Attributes
@@ -60,15 +61,15 @@ class Rules:
     sharpness : float
         Component of a residual along the mean around it from which a pixel belongs to what the mean sees.
     noisy : float
-        Share of the contrast of the background from which the median scale of the pixels is called noise.
-        The residuals of single pixels are then replaced by means over 3 x 3 pixels.
+        A film is noisy if the median scale of its pixels is a larger share of the contrast of the background.
+        The component along a mean over 9 x 9 pixels is then that of means over 3 x 3 pixels.
     fringe : float
         Pixels whose distance is a smaller share of the mean distance of the foreground around them belong to
         the blurred outline.
     quantile, rate : float
         Which quantile of the distances the scale is, and the logarithm by which it moves per frame.
-    first_rate : float
-        Larger rate in the beginning, when the scales are a guess.
+    first_rate, first_rate_frames : float
+        Rate at the start, when the scales are a guess, and the number of frames in which it falls to a half.
     blinking : float
         Share of the latest frames with a change of a pixel's mask from which the pixel learns in any case.
     blink_rate : float
@@ -84,8 +85,8 @@ class Rules:
         Number of them that are kept at a time.
     transparency, certainty : float
         A blob is spray, a shadow or light rather than an object if the texture of the background is visible
-        in it: if the gradients of the frame are at least the first number times those of the background, by
-        least squares, and their correlation is so many standard errors above zero.
+        in it: if the regression of the gradients of the frame on those of the background has a larger slope
+        than the first number, and their correlation is more standard errors above zero than the second.
     patience : int
         Frames for which a small blob must last.
     large_blob : float
@@ -118,6 +119,7 @@ class Rules:
     quantile: float = 0.95
     rate: float = 0.1
     first_rate: float = 1.0
+    first_rate_frames: float = 10.0
     blinking: float = 0.15
     blink_rate: float = 0.03
     margin: int = 8
@@ -388,29 +390,9 @@ def segment(
     brightness, offset, agreement = find_light(scene, frame, background)
     expected = np.float32(brightness) * background + np.float32(offset)
     fine = fast.residual(frame, expected)
-    scores = np.zeros(frame.shape[:2], dtype=np.float32)
-    strictness = _strictness(scene, rules) * np.float32(1.0 / sensitivity)
     means = {half: fast.box_mean(fine, half) if half else fine for half in {*rules.halves, OUTLINE_HALF}}
-    contrast = float(expected[:, ::4, ::4].std())
-    factor = min(max(contrast / rules.usual_contrast, rules.least_contrast), 1.0)
-    is_noisy = np.median(scene.scales[0][:, ::GRID, ::GRID]) > rules.noisy * contrast
-    own = means[OUTLINE_HALF] if is_noisy else fine
-    distances = []
-    for k, half in enumerate(rules.halves):
-        slack = rules.slacks[k] if frame.shape[2] > 1 else 0.0  # grey has no colours to compare
-        distance, lenient = fast.contrast(means[half], expected, slack)
-        limits = np.float32(rules.slope) * _scales(scene, k, distance) + np.float32(factor * rules.offsets[k])
-        limits *= strictness
-        is_coarse = half > OUTLINE_HALF
-        fast.score(
-            lenient,
-            limits,
-            means[half] if half else None,
-            own if is_coarse else fine,
-            rules.sharpness,
-            scores,
-        )
-        distances.append(distance)
+    strictness = _strictness(scene, rules) * np.float32(1.0 / sensitivity)
+    scores, distances = _score_pixels(scene, means, expected, strictness, rules)
     raw = scores > 1.0
     raw &= ~_is_fringe(distances[0].max(axis=0), raw, rules.fringe)
     filled = fill_holes(fast.majority(raw, 2))
@@ -488,6 +470,33 @@ def fill_holes(mask: AnyArray) -> AnyArray:
     return filled
 
 
+def _score_pixels(
+    scene: Scene, means: dict[int, AnyArray], expected: AnyArray, strictness: AnyArray, rules: Rules
+) -> tuple[AnyArray, list[AnyArray]]:
+    """Return the largest ratio of distance and limit of each pixel, and its distances in each neighbourhood.
+
+    ``means`` has the mean residuals by the half widths of the neighbourhoods, and ``strictness`` the factors
+    of the limits.
+    """
+    fine, scores = means[0], np.zeros(expected.shape[1:], dtype=np.float32)
+    contrast = float(expected[:, ::4, ::4].std())  # a part of the pixels is enough
+    reduction = np.float32(min(max(contrast / rules.usual_contrast, rules.least_contrast), 1.0))
+    is_noisy = np.median(scene.scales[0][:, ::GRID, ::GRID]) > rules.noisy * contrast
+    distances = []
+    for k, half in enumerate(rules.halves):
+        slack = rules.slacks[k] if len(expected) > 1 else 0.0  # grey has no colours to compare
+        distance, lenient = loops().contrast(means[half], expected, slack)
+        limits = np.float32(rules.slope) * _scales(scene, k, distance) + reduction * np.float32(
+            rules.offsets[k]
+        )
+        limits *= strictness
+        coarse = means[half] if half else None
+        detail = means[OUTLINE_HALF] if is_noisy and half > OUTLINE_HALF else fine
+        loops().score(lenient, limits, coarse, detail, rules.sharpness, scores)
+        distances.append(distance)
+    return scores, distances
+
+
 def _scales(scene: Scene, k: int, distance: AnyArray) -> AnyArray:
     """Return the scales of a neighbourhood; for the second frame they follow from its distances.
 
@@ -547,11 +556,9 @@ def _judge_blobs(
     in which the texture of the background is visible are left out.
     """
     labels, n_blobs = ndimage.label(mask, structure=np.ones((3, 3)))
-    fast = loops()
-    sizes, oldest, edges = fast.measure_blobs(labels, n_blobs, scene.ages, frame, expected, smooth)
-    exists = (sizes >= max(min_area * labels.size, 1.0)) & ~_is_transparent(
-        fast.compare_textures(labels, n_blobs, frame, expected), rules
-    )
+    sizes, oldest, edges = loops().measure_blobs(labels, n_blobs, scene.ages, frame, expected, smooth)
+    textures = loops().compare_textures(labels, n_blobs, frame, expected)
+    exists = (sizes >= max(min_area * labels.size, 1.0)) & ~_is_transparent(textures, rules)
     exists[0] = False
     ages = np.where(exists, np.minimum(oldest + 1, OLDEST), 0)
     shown = exists & ((ages >= rules.patience) | (sizes >= rules.large_blob * labels.size))
@@ -567,7 +574,7 @@ def _judge_blobs(
 
 
 def _is_transparent(textures: AnyArray, rules: Rules) -> AnyArray:
-    """Return in which blobs the texture of the background is visible, by the sums over their gradients."""
+    """Return in which blobs the texture of the background is visible, from sums over their gradients."""
     mixed, background, own, counts = textures
     is_certain = mixed * mixed * counts > rules.certainty**2 * background * own
     visible: AnyArray = (mixed > rules.transparency * background) & is_certain
@@ -576,7 +583,7 @@ def _is_transparent(textures: AnyArray, rules: Rules) -> AnyArray:
 
 def _learn_scales(scene: Scene, view: View, rules: Rules) -> None:
     """Move the scales of all pixels that are away from foreground, or blink."""
-    rate = max(rules.rate, rules.first_rate / (1.0 + 0.1 * scene.n_frames))
+    rate = max(rules.rate, rules.first_rate / (1.0 + scene.n_frames / rules.first_rate_frames))
     up, down = exp(rate * rules.quantile), exp(-rate * (1.0 - rules.quantile))
     learns = scene.blinks > rules.blinking
     if view.covered.any():
