@@ -1,9 +1,9 @@
-"""Predict ratings of people and films without any, from what else is known of them.
+"""Predict ratings of people and films without any ratings, from their features.
 
     python benchmarks/cold_starts.py        # MovieLens-100k, which comes with the recbole wheel
 
-A tenth of the people lose all their ratings, and then a tenth of the films. The age, gender and occupation of
-people, and the year and the genres of films, are the features.
+All ratings by a tenth of the people are hidden, or all ratings of a tenth of the films. The features are the
+age, gender and occupation of people, and the year and the genres of films.
 """
 
 import io
@@ -45,7 +45,7 @@ def load():
 
 
 def errors_of(ratings, column, features, seed):
-    """Return the RMSE of hidden ratings: of a mean, without features and with them."""
+    """Return the RMSE of hidden ratings: of the mean of each film or person, and of models."""
     names = ratings[column].unique()
     hidden = np.random.default_rng(seed).choice(names, round(COLD * len(names)), replace=False)
     is_hidden = ratings[column].isin(hidden).to_numpy()

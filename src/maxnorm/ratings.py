@@ -56,9 +56,9 @@ class Ratings:
     matrix : csr_array of shape (n_users, n_items)
         The ratings. Ratings of the same item by the same user are averaged.
     user_features : ndarray of shape (n_users, n_user_features) or None
-        What else is known of the users; NaN where it is not known.
+        Features of the users; NaN marks unknown values.
     item_features : ndarray of shape (n_items, n_item_features) or None
-        What else is known of the items.
+        Features of the items; NaN marks unknown values.
     """
 
     users: AnyArray
@@ -112,17 +112,17 @@ class Ratings:
         return cls(row_labels, column_labels, _averaged(stars[there], rows[there], columns[there], shape))
 
     def with_features(self, of_users: Any = None, of_items: Any = None) -> Ratings:
-        """Return the ratings with what else is known of users and items.
+        """Return the ratings together with features of users and items.
 
         Users and items that have features but no ratings are added.
 
         Parameters
         ----------
         of_users : data frame, default=None
-            What else is known of users, whose names are the index. Texts are categories, each of which
-            becomes a feature. Missing values are not known. None leaves the features as they are.
+            Features of users, whose names are the index. Each text in a column of texts is a category, which
+            becomes a feature. Missing values are allowed. None leaves the features of users unchanged.
         of_items : data frame, default=None
-            What else is known of items, in the same form.
+            Features of items, in the same form.
 
         Returns
         -------

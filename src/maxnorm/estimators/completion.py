@@ -248,11 +248,11 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         sample_weight : array-like of shape (n_samples,), default=None
             How much each sample counts, as if it were there so many times.
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows, such as the age of people who rate; NaN where it is not known.
-            Rows with few entries, or none, are predicted from it. X must be an array or a sparse matrix.
+            Features of the rows, such as the age of people who rate. NaN marks unknown values. They help to
+            predict rows with few entries or none. X must be an array, a data frame or a sparse matrix.
         column_features : array-like of shape (n_features, n_column_features), default=None
-            What else is known of the columns, such as the genres of films. Columns with few entries, or none,
-            are predicted from it.
+            Features of the columns, such as the genres of films. NaN marks unknown values. They help to
+            predict columns with few entries or none.
         callback : callable, default=None
             Called with a :class:`maxnorm.learner.StepResult` after every batch, or every round on Dask. If it
             returns True, fitting stops.
@@ -290,7 +290,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         sample_weight : array-like of shape (n_samples,), default=None
             How much each sample counts, as in :meth:`fit`.
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows, as in :meth:`fit`.
+            Features of the rows, as in :meth:`fit`.
         callback : callable, default=None
             Called after every batch that was learnt from, as in :meth:`fit`.
 
@@ -315,7 +315,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         y : object, default=None
             Ignored; present for compatibility with pipelines.
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows, as in :meth:`fit`.
+            Features of the rows, as in :meth:`fit`.
         **fit_params : dict
             Further arguments of :meth:`fit`.
 
@@ -335,7 +335,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Samples in rows. NaN marks missing entries; in a sparse matrix, entries that are not stored.
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows, as in :meth:`fit`. None means that it is not known.
+            Features of the rows, as in :meth:`fit`. None means that they are unknown.
 
         Returns
         -------
@@ -368,7 +368,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             Whether to return the standard deviations of the true values about the predictions as well. They
             are NaN with the max-norm, which has no statistical model.
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows of X, as in :meth:`fit`. None means that it is not known.
+            Features of the rows of X, as in :meth:`fit`. None means that they are unknown.
 
         Returns
         -------
@@ -419,7 +419,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             columns that hardly anybody wants. The two are the same unless the model takes into account which
             entries are observed (see ``implicit``).
         row_features : array-like of shape (n_samples, n_row_features), default=None
-            What else is known of the rows, as in :meth:`fit`. None means that it is not known.
+            Features of the rows, as in :meth:`fit`. None means that they are unknown.
 
         Returns
         -------
@@ -472,7 +472,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         return (state.L * state.gauge.scale[:, None]).T.astype(state.L.dtype)
 
     def _all_rows(self, X: Samples, row_features: ArrayLike | None) -> Batch:
-        """Return the observed entries of all rows, with what else is known of them."""
+        """Return the observed entries of all rows, together with their features."""
         batches = [batch for _, batch in self._batches(self._rows(X))]
         found: Batch = with_features(Batch(Batch.join(batches).entries()), row_features)
         return found
@@ -529,7 +529,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         """Return the learner that chooses a model, for data in memory or for a stream."""
         first_entries = ROUNDS.entries_in_memory if in_rounds else ROUNDS.entries
         table = self._dense_learner(norm="nuclear", center=True, scale=True)
-        given = self.__dict__.get("_column_features")  # which is there during a fit only
+        given = self.__dict__.get("_column_features")  # which exists only during fit
         entries = EntryLearner(
             self.n_components,
             self.implicit,

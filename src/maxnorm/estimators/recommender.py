@@ -101,11 +101,11 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
         y : object, default=None
             Ignored; present for compatibility with scikit-learn.
         user_features : data frame, default=None
-            What else is known of users, such as their age, with their names in the index. Each text in a
-            column of texts is a category. Missing values are not known. The frame may have users who have not
-            rated anything; they are predicted from their features.
+            Features of users, such as their age, with their names in the index. Each text in a column of
+            texts is a category. Missing values are allowed. The frame may have users who have not rated
+            anything; their ratings are predicted from their features.
         item_features : data frame, default=None
-            What else is known of items, such as the genres of films, in the same form.
+            Features of items, such as the genres of films, in the same form.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Recommender(SavedMixin, ReportMixin, BaseEstimator):  # type: ignore[misc]
                 wider[others], return_std=True, row_features=None if features is None else features[others]
             )
             share = np.bincount(known.matrix.indices, minlength=len(known.items)) / known.matrix.nnz
-            values[~seen] = everything @ share  # what is usual for a rating
+            values[~seen] = everything @ share  # the mean over the items of all ratings
             squares = (everything - values[~seen, None]) ** 2
             deviations[~seen] = np.sqrt((spread**2 + squares) @ share)
         return (values, deviations) if return_std else values
