@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from maxnorm import SeriesImputer
 from maxnorm.paper.measure import measure_seconds
-from maxnorm.series import interpolate, join_periods
+from maxnorm.series import interpolate, repeat_period, usual_period
 
 SHARES = (0.2, 0.5, 0.8)  # of the entries that are hidden
 WEEK = 7  # days
@@ -91,16 +91,6 @@ def add_gross_errors(X, share, rng):
 # -- ways to fill gaps --------------------------------------------------------------------------------
 
 
-def usual_periods(X, period):
-    """Return the means of the same time in other periods, or of the column if there are none."""
-    periods = join_periods(X, period).reshape(-1, period, X.shape[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of times that are always missing
-        means = np.nanmean(periods, axis=0)
-    means = np.where(np.isnan(means), np.nanmean(X, axis=0), means)
-    return np.tile(means, (len(periods), 1))[: len(X)]
-
-
 def soft_impute(X):
     """Fill gaps of standardised series by soft-impute, with the threshold that predicts a tenth best."""
     centre, scale = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
@@ -144,7 +134,7 @@ def make_methods(period, *, gross):
 
     iterative = IterativeImputer(n_nearest_features=20, max_iter=5, random_state=0)
     peers = {
-        "usual period": lambda X: usual_periods(X, period),
+        "usual period": lambda X: repeat_period(usual_period(X, period), len(X)),
         "interpolation": interpolate,
         "KNN": KNNImputer().fit_transform,
         "soft-impute": soft_impute,

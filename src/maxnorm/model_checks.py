@@ -146,10 +146,18 @@ def _check_recommender(learnt: dict[str, Any]) -> None:
     for features, length in zip(
         (ratings.user_features, ratings.item_features), ratings.matrix.shape, strict=True
     ):
-        is_array = isinstance(features, np.ndarray) and features.dtype == np.float64 and features.ndim == 2
-        _require(features is None or (is_array and len(features) == length), "features are not valid")
+        _check_features(features, length)
     is_same = getattr(model, "n_features_in_", None) == ratings.matrix.shape[1]
     _require(is_same, "the model of the recommender has other items")
+
+
+def _check_features(features: Any, length: int) -> None:
+    """Raise an error unless features are a table of so many rows, without infinite entries, or None."""
+    if features is None:
+        return
+    is_table = isinstance(features, np.ndarray) and features.dtype == np.float64 and features.ndim == 2
+    _require(is_table and len(features) == length, "features are not a table of numbers of the right length")
+    _require(not np.isinf(features).any(), "a feature is infinite")
 
 
 def _check_series_imputer(imputer: Any) -> None:
@@ -258,9 +266,7 @@ def _check_progress(progress: Any, n_features: int) -> None:
         if batch.is_sparse:
             check_rows(values)
             _require(not np.isnan(values.data).any(), "an observed entry of a row that waits is NaN")
-        features = batch.features
-        is_array = isinstance(features, np.ndarray) and features.dtype == np.float64 and features.ndim == 2
-        _require(features is None or (is_array and len(features) == len(batch)), "features are not valid")
+        _check_features(batch.features, len(batch))
         check_range(batch)
 
 

@@ -14,8 +14,8 @@ from maxnorm.core.types import Array, Index, Mask
 class HidingRule(NamedTuple):
     """How entries are hidden to compare predictions with them."""
 
-    shifts: tuple[float, ...] = (0.5, 0.25, 0.75)  #: of the length of the series, by which gaps are moved
-    share: float = 0.2  #: of the observed entries that are hidden, at most
+    shifts: tuple[float, ...] = (0.5, 0.25, 0.75)  #: by which gaps are moved, as shares of the number of rows
+    share: float = 0.2  #: share of the observed entries that are hidden, on average at most
     least: int = 50  #: entries that must be hidden to choose weights
     lengths: tuple[int, ...] = (1, 4, 16)  #: of gaps that are drawn if the series have too few of their own
 
@@ -23,18 +23,18 @@ class HidingRule(NamedTuple):
 class GrossRule(NamedTuple):
     """Which observed entries are gross errors."""
 
-    deviations: float = 6.0  #: robust deviations beyond which entries are errors, if these are many
-    many: float = 0.01  #: share of the observed entries that counts as many
-    rare_deviations: float = 10.0  #: the same if there are few, most of which are events and no errors
+    deviations: float = 6.0  #: robust standard deviations beyond which entries are errors
+    many: float = 0.01  #: least share of the observed entries beyond this limit for which it is used
+    rare_deviations: float = 10.0  #: limit if there are fewer, most of which are events and not errors
     neighbours: int = 2  #: observed entries on each side in time that an entry is compared with
 
 
 HIDING, GROSS = HidingRule(), GrossRule()
-DISTANCES = (1.5, 4.0, 16.0)  # to the nearest observed entries, between which weights differ
+DISTANCES = (1.5, 4.0, 16.0)  # limits between the classes of distances to observed entries, in rows
 FAR = 10**9  # distance, in rows, to an observed entry that does not exist
 NORMAL_MEDIAN = 0.6745  # median magnitude of a standard normal variable
-SUM_WEIGHT = 1e3  # of the condition that weights have the sum one, relative to the errors
-SMALLEST_ERROR = 1e-9  # relative variance that is added to errors, so that equal predictions do no harm
+SUM_WEIGHT = 1e3  # weight, relative to the errors, of the condition that the weights have the sum one
+SMALLEST_ERROR = 1e-9  # relative variance added to errors, so that those of equal predictions are independent
 
 
 # -- tables made of series ----------------------------------------------------------------------------

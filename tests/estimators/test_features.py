@@ -132,6 +132,14 @@ def test_columns_without_entries_are_no_surprise_if_they_have_features(problem):
     MaxNormCompletion(random_state=0).fit(X, column_features=of_columns)
 
 
+def test_masked_features_are_unknown(problem):
+    X, _, of_rows, _ = problem
+    masked = np.ma.masked_array(np.nan_to_num(of_rows, nan=1e9), np.isnan(of_rows))
+    X = X[:, COLD_COLUMNS:]
+    told, other = (MaxNormCompletion(random_state=0).fit(X, row_features=some) for some in (of_rows, masked))
+    np.testing.assert_array_equal(told.components_, other.components_)
+
+
 def test_batches_keep_their_features():
     X, F = np.arange(6.0).reshape(3, 2), np.arange(3.0)[:, None]
     batch = Batch(X, features=F)

@@ -188,6 +188,20 @@ def test_text_and_dates_are_refused_with_a_remedy():
         SeriesImputer().fit(pd.DataFrame({"place": ["a", "b"], "load": [1, 2]}))
 
 
+def test_masked_entries_are_missing(series):
+    X = np.where(np.random.default_rng(7).random(series.shape) < 0.2, np.nan, series)
+    masked = np.ma.masked_array(np.nan_to_num(X, nan=1e6), np.isnan(X))
+    model = SeriesImputer(random_state=0)
+    np.testing.assert_array_equal(model.fit_transform(masked), model.fit_transform(X))
+
+
+def test_a_failed_fit_leaves_the_model_unchanged(series):
+    model = SeriesImputer(random_state=0).fit(series[:50])
+    with pytest.raises(ValueError, match="period=50"):
+        model.set_params(period=50).fit(series[:50, :2])
+    assert model.transform(np.full((2, 8), np.nan)).shape == (2, 8)
+
+
 def test_a_period_as_long_as_the_series_is_refused(series):
     with pytest.raises(ValueError, match="period=50 is not shorter than the series, which have 50 rows"):
         SeriesImputer(period=50).fit(series[:50])

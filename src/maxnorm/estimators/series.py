@@ -21,9 +21,11 @@ from maxnorm.estimators.validation import (
     PRECISIONS,
     Number,
     advice_on_text,
+    all_or_nothing,
     check_choice,
     check_number,
     warn_of_empty_columns,
+    without_mask,
 )
 from maxnorm.learner import Progress
 from maxnorm.series import (
@@ -145,23 +147,10 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
             The fitted estimator.
         """
         self._check_parameters()
-        given = self._validated(X, reset=True)
-        if self.period is not None and self.period >= len(given):
-            raise ValueError(
-                f"period={self.period!r} is not shorter than the series, which have {len(given)} rows; pass "
-                "a shorter period, or None"
-            )
-        warn_of_empty_columns(given, stacklevel=2)
-        most = min(max(LAGGED_SERIES // given.shape[1], 1), MOST_LAGS)
-        self.lags_ = most if self.lags == "auto" else int(self.lags)
-        self.robust_model_ = self._fitted(given, noise="capped") if self.noise == "auto" else None
-        Z = self._without_gross_errors(given)
-        hidden = hide_gaps(Z)
-        weights = None if hidden is None else self._measured_weights(Z, hidden)
-        self._fit_models(Z)
-        if weights is None:
-            weights = np.tile(np.equal(self.ways_, USUAL_WAY).astype(float), (len(DISTANCES) + 1, 1))
-        self.weights_ = weights
+        with all_or_nothing(self):
+            given = self._validated(X, reset=True)
+            warn_of_empty_columns(given, stacklevel=2)
+            self._fit(given)
         return self
 
     def transform(self, X: ArrayLike) -> Array:
@@ -202,9 +191,26 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
     def _validated(self, X: ArrayLike, *, reset: bool) -> Array:
         with advice_on_text(X):
             found: Array = validate_data(
-                self, X, reset=reset, dtype=PRECISIONS, ensure_all_finite="allow-nan"
+                self, without_mask(X), reset=reset, dtype=PRECISIONS, ensure_all_finite="allow-nan"
             )
         return found
+
+    def _fit(self, given: Array) -> None:
+        if self.period is not None and self.period >= len(given):
+            raise ValueError(
+                f"period={self.period!r} is not shorter than the series, which have {len(given)} rows; pass "
+                "a shorter period, or None"
+            )
+        most = min(max(LAGGED_SERIES // given.shape[1], 1), MOST_LAGS)
+        self.lags_ = most if self.lags == "auto" else int(self.lags)
+        self.robust_model_ = self._fitted(given, noise="capped") if self.noise == "auto" else None
+        Z = self._without_gross_errors(given)
+        hidden = hide_gaps(Z)
+        weights = None if hidden is None else self._measured_weights(Z, hidden)
+        self._fit_models(Z)
+        if weights is None:
+            weights = np.tile(np.equal(self.ways_, USUAL_WAY).astype(float), (len(DISTANCES) + 1, 1))
+        self.weights_ = weights
 
     def _without_gross_errors(self, Z: Array) -> Array:
         """Return series in which gross errors are missing."""

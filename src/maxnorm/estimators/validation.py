@@ -61,15 +61,18 @@ def validate_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Batch:
     """
     if isinstance(X, Stream):  # for methods that need all samples at once
         X = np.concatenate(list(X))
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.where(np.ma.getmaskarray(X), np.nan, X.data)
-    X, shape = fold(X)
+    X, shape = fold(without_mask(X))
     if reset or not _needs_no_conversion(estimator, X):
         with advice_on_text(X):
             X = validate_data(estimator, X, reset=reset, dtype=PRECISIONS, ensure_all_finite=False, order="C")
     if reset:
         set_feature_shape(estimator, shape)
     return check_range(Batch(np.asarray(X)))
+
+
+def without_mask(X: Any) -> Any:
+    """Return a masked array as an array in which masked entries are NaN, and everything else unchanged."""
+    return np.where(np.ma.getmaskarray(X), np.nan, X.data) if isinstance(X, np.ma.MaskedArray) else X
 
 
 def fold(X: Any) -> tuple[Any, tuple[int, ...] | None]:
@@ -140,7 +143,7 @@ def check_side_features(name: str, features: Any) -> Array:
     """
     with advice_on_text(features, name):
         found: Array = check_array(
-            features,
+            without_mask(features),
             dtype=np.float64,
             ensure_all_finite=False,
             ensure_2d=False,
