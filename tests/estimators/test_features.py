@@ -132,6 +132,20 @@ def test_columns_without_entries_are_no_surprise_if_they_have_features(problem):
     MaxNormCompletion(random_state=0).fit(X, column_features=of_columns)
 
 
+def test_frames_of_features_in_another_order_are_refused(problem):
+    X, _, of_rows, of_columns = problem
+    X = pd.DataFrame(X, [f"row {i}" for i in range(N_ROWS)], [f"column {j}" for j in range(N_COLUMNS)])
+    people, things = pd.DataFrame(of_rows, X.index), pd.DataFrame(of_columns, X.columns)
+    model = MaxNormCompletion(random_state=0)
+    with pytest.raises(ValueError, match=r"pass row_features\.loc\[X\.index\]"):
+        model.fit(X, row_features=people[::-1], column_features=things)
+    with pytest.raises(ValueError, match=r"pass column_features\.loc\[X\.columns\]"):
+        model.fit(X, row_features=people, column_features=things[::-1])
+    model.fit(X, row_features=people, column_features=things)
+    with pytest.raises(ValueError, match=r"pass row_features\.loc\[X\.index\]"):
+        model.transform(X, row_features=people[::-1])
+
+
 def test_masked_features_are_unknown(problem):
     X, _, of_rows, _ = problem
     masked = np.ma.masked_array(np.nan_to_num(of_rows, nan=1e9), np.isnan(of_rows))

@@ -54,7 +54,6 @@ from maxnorm.estimators.validation import (
     check_features,
     check_number,
     check_plugin,
-    check_side_features,
     check_weight,
     invalid,
     set_features,
@@ -252,7 +251,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         X: Samples,
         sample_weight: ArrayLike | None,
         callback: Callback | None,
-        row_features: ArrayLike | None = None,
+        row_features: Array | None = None,
     ) -> Self:
         with self._restoring(X):
             self.__dict__.pop("_progress", None)
@@ -304,7 +303,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         X: Samples,
         sample_weight: ArrayLike | None,
         callback: Callback | None,
-        row_features: ArrayLike | None = None,
+        row_features: Array | None = None,
     ) -> Self:
         watch = None if callback is None else Monitor(self, callback, self._keep).watch
         with self._restoring(X), suppress(StopLearning):
@@ -709,7 +708,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         """
         return float(np.mean(self.score_samples(X)))
 
-    def _apply(self, X: Samples, answer: Answer, row_features: ArrayLike | None = None) -> list[Any]:
+    def _apply(self, X: Samples, answer: Answer, row_features: Array | None = None) -> list[Any]:
         """Return an answer for all samples of X, computed block by block from one snapshot of the model."""
         check_is_fitted(self)
         learner, state = self._snapshot()
@@ -911,7 +910,7 @@ def warn_if_tiny(rows: Batch) -> None:
         warnings.warn(f"{complaint}, or ignore this if samples that follow are larger", stacklevel=4)
 
 
-def with_features(source: Batch | Stream | Blocks, row_features: ArrayLike | None) -> Any:
+def with_features(source: Batch | Stream | Blocks, row_features: Array | None) -> Any:
     """Return samples together with their features."""
     if row_features is None:
         return source
@@ -920,12 +919,12 @@ def with_features(source: Batch | Stream | Blocks, row_features: ArrayLike | Non
             "row_features needs X to be an array, a data frame or a sparse matrix; read other sources in "
             "parts, and pass each part as an array together with the features of its rows"
         )
-    features = check_side_features("row_features", row_features)
-    if len(features) != len(source):
+    if len(row_features) != len(source):
         raise ValueError(
-            f"row_features has {len(features)} rows, but X has {len(source)}; pass one row for each row of X"
+            f"row_features has {len(row_features)} rows, but X has {len(source)}; pass one row for each row "
+            "of X"
         )
-    return replace(source, features=features)
+    return replace(source, features=row_features)
 
 
 def with_weights(

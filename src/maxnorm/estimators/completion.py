@@ -262,9 +262,8 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         self : object
             The fitted estimator.
         """
-        self._column_features = (
-            None if column_features is None else check_side_features("column_features", column_features)
-        )
+        row_features = check_side_features("row_features", row_features, X)
+        self._column_features = check_side_features("column_features", column_features, X)
         try:
             return self._fit(X, sample_weight, callback, row_features)
         finally:
@@ -299,9 +298,10 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         self : object
             The estimator.
         """
-        if row_features is not None:
-            row_features = self._check_more_row_features(row_features)
-        return self._partial_fit(X, sample_weight, callback, row_features)
+        features = check_side_features("row_features", row_features, X)
+        if features is not None:
+            self._check_more_row_features(features)
+        return self._partial_fit(X, sample_weight, callback, features)
 
     def fit_transform(
         self, X: Samples, y: object = None, *, row_features: ArrayLike | None = None, **fit_params: Any
@@ -342,7 +342,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
         X_filled : ndarray of shape (n_samples, n_features), or Dask array for a Dask collection
             The samples without gaps.
         """
-        row_features = self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features, X)
         return self._apply(X, CompletionAnswer(self.value_range), row_features)[0]
 
     def predict_entries(
@@ -378,7 +378,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             The standard deviations, if they are asked for. The true value of an entry that is not observed is
             within 1.64 of them in nine cases out of ten.
         """
-        row_features = self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features, X)
         if rows is None and columns is None and not return_std:
             return self._apply(X, PredictionAnswer(self.value_range), row_features)[0]
         (learner, state), Z = self._snapshot(), self._all_rows(X, row_features)
@@ -427,7 +427,7 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             A named tuple of ``columns`` and ``values``, both of shape (n_samples, k), best first; -1 and NaN
             where a row has fewer columns left. The values are predictions.
         """
-        row_features = self._check_row_features(row_features)
+        row_features = self._check_row_features(row_features, X)
         if not Number(Integral, 1).allows(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         if rank not in ("auto", "value"):
@@ -471,33 +471,36 @@ class MaxNormCompletion(OneToOneFeatureMixin, OnlineFactorisation):  # type: ign
             return state.L.T
         return (state.L * state.gauge.scale[:, None]).T.astype(state.L.dtype)
 
-    def _all_rows(self, X: Samples, row_features: ArrayLike | None) -> Batch:
+    def _all_rows(self, X: Samples, row_features: Array | None) -> Batch:
         """Return the observed entries of all rows, together with their features."""
         batches = [batch for _, batch in self._batches(self._rows(X))]
         found: Batch = with_features(Batch(Batch.join(batches).entries()), row_features)
         return found
 
-    def _check_row_features(self, row_features: ArrayLike | None) -> Array | None:
-        """Return features of rows, if they are those that the model has learnt from."""
+    def _check_row_features(self, row_features: ArrayLike | None, X: Samples) -> Array | None:
+        """Return the features of the rows of X, if they are those that the model has learnt from."""
         check_is_fitted(self)
-        if row_features is None:
-            return None
-        model = self._snapshot()[1].entry_model
-        return check_row_features(row_features, 0 if model is None else model.pattern.n_given)
+        features = check_side_features("row_features", row_features, X)
+        if features is not None:
+            model = self._snapshot()[1].entry_model
+            check_width(features, 0 if model is None else model.pattern.n_given)
+        return features
 
-    def _check_more_row_features(self, row_features: ArrayLike) -> Array:
-        """Return features of rows to learn from, if they are like those of earlier rows."""
+    def _check_more_row_features(self, features: Array) -> None:
+        """Raise an error if features of rows to learn from are not like those of earlier rows."""
         if self._has_max_norm:
             raise ValueError(MAX_NORM_WITH_FEATURES)
         if not self.__sklearn_is_fitted__():
-            return check_row_features(row_features, None)
+            return
         state, waiting = self._progress.state, self._progress.waiting
         if state.entry_model is not None:
-            return check_row_features(row_features, state.entry_model.pattern.n_given)
-        if state.time:
-            return check_row_features(row_features, 0)
-        widths = (batch.features.shape[1] for batch in waiting if batch.features is not None)
-        return check_row_features(row_features, next(widths, None))
+            check_width(features, state.entry_model.pattern.n_given)
+        elif state.time:
+            check_width(features, 0)
+        else:
+            for batch in waiting:
+                if batch.features is not None:
+                    check_width(features, batch.features.shape[1])
 
     def make_learner(self) -> Learner:
         """Return the learner that the parameters describe, after checking them.
@@ -674,12 +677,10 @@ def _as_index(values: ArrayLike) -> Any:
     return index if index.size else index.astype(np.intp)
 
 
-def check_row_features(row_features: ArrayLike, n_learnt: int | None) -> Array:
-    """Return features of rows as an array, if they are as many as those of earlier rows; None allows any."""
-    features = check_side_features("row_features", row_features)
-    if n_learnt is not None and features.shape[1] != n_learnt:
+def check_width(features: Array, n_learnt: int) -> None:
+    """Raise an error if features of rows are not as many as those that were learnt from."""
+    if features.shape[1] != n_learnt:
         raise ValueError(
             f"row_features has {features.shape[1]} columns, but the model has learnt from {n_learnt}; pass "
             "the same features of rows as before"
         )
-    return features

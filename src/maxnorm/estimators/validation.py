@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 from maxnorm.core.batch import Batch, check_range, without_negligible
 from maxnorm.core.precision import DOUBLE
 from maxnorm.core.types import Array
+from maxnorm.estimators.frames import is_pandas
 from maxnorm.persistence import CALLBACK_PREFIXES
 from maxnorm.streams.stream import Stream
 
@@ -136,11 +137,21 @@ def check_features(
         )
 
 
-def check_side_features(name: str, features: Any) -> Array:
+def check_side_features(name: str, features: Any, X: Any) -> Array | None:
     """Return the features of the rows or the columns of X as an array, in which NaN is allowed.
 
     ``name`` is that of the argument, which is row_features or column_features.
     """
+    if features is None:
+        return None
+    if is_pandas(features) and is_pandas(X):
+        side = "index" if name == "row_features" else "columns"
+        labels = getattr(X, side)
+        if not features.index.equals(labels) and set(features.index) == set(labels):
+            raise ValueError(
+                f"the index of {name} has the same labels as X.{side}, in another order; pass "
+                f"{name}.loc[X.{side}]"
+            )
     with advice_on_text(features, name):
         found: Array = check_array(
             without_mask(features),
