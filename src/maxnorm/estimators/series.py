@@ -44,7 +44,7 @@ from maxnorm.series import (
 )
 
 WAYS = ("rows", "rows, corrected", "neighbours", "neighbours, corrected", "interpolation")
-USUAL_WAY = "rows, corrected"  # if there are too few entries to find weights; interpolation for one series
+USUAL_WAY = "rows, corrected"  # if entries are too few to find weights; for one series, it is interpolation
 WAYS_OF_PERIODS = ("usual period", "usual period, corrected", "periods")
 MOST_LAGS, LAGGED_SERIES = 3, 120  # "auto" joins rows with so many neighbours, and fewer if series are many
 
