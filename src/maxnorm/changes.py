@@ -1,6 +1,7 @@
 """What a learner does when the stream changes: it starts anew, forgets, or lets earlier samples lose weight.
 
-``maxnorm.core.drift`` decides whether the stream has changed.
+``maxnorm.core.drift`` decides whether the stream has changed. If only some features change, the learner keeps
+their noise variances.
 """
 
 from __future__ import annotations
@@ -118,6 +119,24 @@ def follow_drift(
         drift = replace(drift, is_drifting=False)
     decay = replace(added.decay, statistics=share * added.decay.statistics)
     return replace(state, drift=drift), replace(added, decay=decay)
+
+
+def hold_noise_variances(state: State, added: Contribution) -> Contribution:
+    """Return a contribution that raises no noise variance of a feature whose noise is on one side.
+
+    An object that stands still in a film moves its pixels to one side. The low-rank part follows slowly, and
+    meanwhile the entries nearest to it pass for dense noise. If they were learnt from, the noise variance
+    would rise until no entry there is a gross error, although all of them are far from the low-rank part.
+    Entries with more dense noise than before are on both sides, so that their noise variance rises.
+    """
+    known, new, is_held = state.statistics.residuals, added.statistics.residuals, state.scales.is_one_sided
+    if known is None or new is None or not is_held.any():
+        return added
+    squares, counts = new[:, 0], new[:, 1]
+    variance = known[:, 0] / np.maximum(known[:, 1], 1e-300)
+    squares = np.where(is_held, np.minimum(squares, variance * counts), squares)
+    residuals = np.column_stack([squares, new[:, 1:]])
+    return replace(added, statistics=replace(added.statistics, residuals=residuals))
 
 
 def basis_gradient(seen: SufficientStatistics, L: Array, location: Array | None) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxnorm import crowded, selection
-from maxnorm.changes import follow_drift, forget, has_settled, start_anew
+from maxnorm.changes import follow_drift, forget, has_settled, hold_noise_variances, start_anew
 from maxnorm.core import defaults
 from maxnorm.core.basis import include_median, random_basis
 from maxnorm.core.batch import Batch
@@ -352,7 +352,7 @@ class DenseLearner(Learner):
             return forget(state, added)
         if settings.watch.drift is not None and added.n_full:
             state, added = follow_drift(state, added, settings.watch.drift, settings.location)
-        new = accumulate(state, added)
+        new = accumulate(state, hold_noise_variances(state, added))
         if added.n_full:
             new = replace(new, L=settings.norm.update_basis(state.L, new.statistics.centred()))
         return settings.norm.prepare_basis(new, added)
@@ -389,7 +389,7 @@ class DenseLearner(Learner):
             state.L.astype(Z.dtype, copy=False),
             observed,
             norm=self.norm_at(state),
-            noise=applying_noise(self.noise_at(state)),
+            noise=applying_noise(self.noise_at(state), state.scales),
             tol=self.tol,
             max_iter=max_iter,
             missing_lambda2=self.missing_lambda2,

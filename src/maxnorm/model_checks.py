@@ -401,6 +401,11 @@ def _check_scales(scales: Any, p: int) -> None:
             _check_array(value, name, p, least=0.0)
         else:
             _check_number(value, name, least=0.0)
+    signed = scales.signed_noisy  # which earlier versions did not write
+    if isinstance(signed, np.ndarray):
+        _check_array(signed, "signed_noisy", p)
+    else:
+        _check_number(signed, "signed_noisy")
     for name in ("weight", "recent_weight", "recent_noisy"):
         _check_number(getattr(scales, name), name, least=0.0)
     for name, weight in (

@@ -249,7 +249,8 @@ class Rounds:
         )
         rejected = np.where(self.observed, fit.weights < 0.5, False)
         seen = self.observed.sum(axis=0, dtype=np.float64)
-        residual = n * math.log(robust_scale(np.where(self.observed, self.T - known.fitted, 0.0)) or 1.0)
+        deviation = np.where(self.observed, self.T - known.fitted, 0.0)
+        residual = n * math.log(robust_scale(deviation) or 1.0)
         scales = Scales(
             entry=n * math.log(robust_scale(self.T) or 1.0),
             residual=residual,
@@ -259,6 +260,7 @@ class Rounds:
             recent_residual=residual,
             recent_noisy=n * float(rejected.sum() / max(seen.sum(), 1.0)),
             recent_weight=float(n),
+            signed_noisy=np.sum(np.sign(deviation), axis=0, where=rejected),
         )
         return State(
             L.astype(dtype),

@@ -72,6 +72,17 @@ def test_scales_measure_entries_residuals_and_the_share_of_noise():
     assert (masked.noisy / masked.seen).tolist() == [1.0] * 10 + [0.0] * 30
 
 
+def test_noise_on_the_same_side_is_told_from_noise_on_both_sides():
+    rng = np.random.default_rng(0)
+    Z = residual = rng.standard_normal((200, 40))
+    E = np.where(np.abs(residual) > 2.0, residual, 0.0)
+    E[:, :5], E[:, 5:10], E[:, 10:15] = 9.0, -9.0, 9.0 * np.sign(Z[:, 10:15])
+    scales = Scales.from_batch(Z, E, residual, None)
+    assert scales.is_one_sided.tolist() == [True] * 10 + [False] * 30
+    assert not Scales.from_batch(Z[:2], E[:2], residual[:2], None).is_one_sided.any()  # this may be chance
+    assert not Scales().is_one_sided.any()
+
+
 def test_weighted_statistics_are_sums_of_scaled_samples():
     targets, R, loss = batch(0)
     weights = np.arange(7.0)

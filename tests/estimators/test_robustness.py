@@ -180,6 +180,38 @@ def test_an_object_that_rests_in_the_first_samples_is_forgotten(Estimator):
 
 
 @both
+@pytest.mark.parametrize("parameters", [{}, {"center": False, "scale": None}], ids=["default", "uncentred"])
+def test_an_object_that_stands_still_is_noise_until_it_is_background(Estimator, parameters):
+    """Nearly all of its pixels that are five deviations off the low-rank part are classified as noise."""
+    rng = np.random.default_rng(0)
+    exposure = 1.0 + 0.05 * np.sin(np.arange(520) / 60.0)
+    X = np.outer(exposure, rng.uniform(40.0, 200.0, 1000)) + 2.0 * rng.standard_normal((520, 1000))
+    X[200:, :60] += 20.0
+    model, found = Estimator(n_components=1, random_state=0, **parameters).partial_fit(X[:200]), []
+    for i, frame in enumerate(X[200:, None]):
+        model.partial_fit(frame)
+        if i >= 100 and i % 10 == 0:
+            parts = model.decompose(frame)
+            is_off = np.abs(frame - parts.low_rank) > 10.0
+            found.extend(parts.noise[is_off] != 0.0)
+    assert len(found) > 300
+    assert np.mean(found) > 0.9
+
+
+@both
+def test_a_feature_whose_dense_noise_grows_gets_a_larger_noise_variance(Estimator):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 1)) @ rng.uniform(1.0, 2.0, (1, 400)) + 0.1 * rng.standard_normal(
+        (600, 400)
+    )
+    X[200:, :20] += rng.standard_normal((400, 20))
+    model = Estimator(n_components=1, random_state=0)
+    for i in range(0, 600, 5):
+        model.partial_fit(X[i : i + 5])
+    assert np.median(model.noise_variance_[:20]) > 10.0 * np.median(model.noise_variance_[20:])
+
+
+@both
 def test_constant_zero_pixels_do_not_set_the_scale_of_an_image(Estimator):
     """A quarter of the pixels form a dark border and are always zero."""
     rng = np.random.default_rng(0)

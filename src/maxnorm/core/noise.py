@@ -414,15 +414,11 @@ class CappedRule:
         """
         if not scales.recent_weight:
             return 1.0
-        seen = np.maximum(np.asarray(scales.seen), 1e-300)
-        share = np.asarray(scales.noisy) / seen
-        usual = float(np.median(share))
-        error = np.sqrt(0.25 / seen)
-        excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
+        excess, error = scales.excess_share(scales.noisy)
         lenient = np.clip((excess - self.rejected - 2.0 * error) / 0.2, 0.0, 1.0)
         if not lenient.any():
             return 1.0
-        return 1.0 + (np.clip(0.2 * seen, self.leniency, most) - 1.0) * lenient
+        return 1.0 + (np.clip(0.2 * np.asarray(scales.seen), self.leniency, most) - 1.0) * lenient
 
 
 CAPPED = CappedRule()
@@ -466,10 +462,17 @@ NOISES: dict[str, Callable[[State, float | None], Noise]] = {
 }
 
 
-def applying_noise(noise: Noise) -> Noise:
+def applying_noise(noise: Noise, scales: Scales) -> Noise:
     """Return the noise model with which a learnt model is applied to samples.
 
     Learning is cautious, because a small error in every sample spoils the basis; a sample that is decomposed
-    in a good basis is fitted better with more of its entries.
+    in a good basis is fitted better with more of its entries. Features that are nearly always rejected have
+    larger thresholds. Where that is because the basis is yet to follow a new level, their entries are noise
+    until it has, and the usual thresholds apply.
     """
-    return replace(noise, huber=CAPPED.applying * noise.huber) if isinstance(noise, CappedL1) else noise
+    if not isinstance(noise, CappedL1):
+        return noise
+    leniency = noise.leniency
+    if isinstance(leniency, np.ndarray):
+        leniency = np.where(scales.is_one_sided, 1.0, leniency)
+    return replace(noise, huber=CAPPED.applying * noise.huber, leniency=leniency)

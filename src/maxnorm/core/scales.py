@@ -18,6 +18,7 @@ PAST_POWER, RECENT_POWER = 3.0, 10.0
 
 SMALLEST_RESIDUAL = 1e-12  # residual scales are not taken below this multiple of the scale of the data
 FAST_FALL = 0.05  # a fall of the log residual by this much is a fast one
+ONE_SIDED = 0.4  # excess share of a feature's entries, beyond its error, that are noise on the same side
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,8 @@ class Scales:
     recent_residual: float = 0.0  #: recent log scale of the residual
     recent_noisy: float = 0.0  #: recent share of all entries classified as noise
     recent_weight: float = 0.0  #: sum of the recent weights
+    #: per feature, number of entries classified as noise that are above the low-rank part, less those below
+    signed_noisy: Array | float = 0.0
 
     @classmethod
     def from_batch(cls, Z: Array, E: Array, residual: Array, observed: Mask | None) -> Scales:
@@ -48,7 +51,8 @@ class Scales:
         noisy = np.count_nonzero(E, axis=0).astype(np.float64)
         seen = np.full(Z.shape[1], n) if observed is None else observed.sum(axis=0, dtype=np.float64)
         share = float(noisy.sum() / seen.sum())
-        return cls(n * math.log(scale), left, noisy, seen, n, left, n * share, n)
+        signed = noisy - 2.0 * np.count_nonzero(E < 0.0, axis=0)
+        return cls(n * math.log(scale), left, noisy, seen, n, left, n * share, n, signed)
 
     @classmethod
     def from_entries(cls, Z: csr_array, residual: Array) -> Scales:
@@ -74,6 +78,7 @@ class Scales:
             recent * self.recent_residual,
             recent * self.recent_noisy,
             recent * self.recent_weight,
+            factor * self.signed_noisy,
         )
 
     @property
@@ -92,6 +97,33 @@ class Scales:
     def clean_share(self) -> float:
         """Recent share of the entries that were not classified as noise."""
         return 1.0 - self.recent_noisy / self.recent_weight if self.recent_weight else 0.0
+
+    def excess_share(self, counts: Array | float) -> tuple[Array, Array]:
+        """Return by how much the share of counted entries of each feature exceeds the median of all features.
+
+        The excess is in units of the largest that is possible. The second array has the standard errors of
+        the shares.
+
+        Parameters
+        ----------
+        counts : array of shape (p,)
+            Number of entries of each feature, out of those in ``seen``.
+        """
+        seen = np.maximum(np.asarray(self.seen), 1e-300)
+        share = np.asarray(counts) / seen
+        usual = float(np.median(share))
+        excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
+        return excess, np.sqrt(0.25 / seen)
+
+    @property
+    def is_one_sided(self) -> Mask:
+        """Per feature, whether most of its entries are noise on the same side of the low-rank part.
+
+        This is so where an object stands still in a film, or where a sensor has a new level. Features with
+        much dense noise are rejected as often, but on both sides.
+        """
+        excess, error = self.excess_share(np.abs(self.signed_noisy))
+        return np.asarray(excess > ONE_SIDED + 2.0 * error)
 
     def falling(self, gain: float = 1.0 / FAST_FALL) -> float:
         """Return how fast the residual is falling, from 1 (fast) to 0 (not at all).
