@@ -304,6 +304,34 @@ def test_the_background_of_a_film_is_recovered(Estimator, jitter, d):
 
 
 @both
+@pytest.mark.parametrize("parameters", [{}, {"center": False, "scale": None}], ids=["default", "uncentred"])
+def test_two_components_separate_an_object_from_a_film_under_two_lights(Estimator, parameters):
+    """The film changes every 25 frames between two lights that show the scene differently."""
+    rng = np.random.default_rng(0)
+    n, height, width = 300, 30, 40
+    lights = rng.uniform(40.0, 200.0, (2, height, width))
+    background = lights[np.arange(n) // 25 % 2] * rng.uniform(0.9, 1.1, (n, 1, 1))
+    film = background + 2.0 * rng.standard_normal(background.shape)
+    is_object = np.zeros(film.shape, dtype=bool)
+    for t in range(n):
+        row, left = divmod(5 * t, width - 8)
+        top = 7 * row % (height - 8)
+        is_object[t, top : top + 8, left : left + 8] = True
+    film[is_object] = 230.0
+    X, truth, scene = (part.reshape(n, -1) for part in (film, is_object, background))
+    model = Estimator(n_components=2, random_state=0, **parameters)
+    for i in range(0, n, 5):
+        model.partial_fit(X[i : i + 5])
+    last = slice(200, n)
+    parts = model.decompose(X[last])
+    is_visible = truth[last] & (np.abs(X - scene)[last] > 20.0)
+    found = parts.noise != 0.0
+    assert found[is_visible].mean() > 0.9
+    assert found[~truth[last]].mean() < 0.05
+    assert np.abs(parts.low_rank - scene[last]).mean() < 4.0
+
+
+@both
 def test_a_mean_that_differs_between_features_is_learnt(Estimator):
     data = make_corrupted_low_rank(1000, 60, 4, corruption=0.0, random_state=1)
     X = data.X + 1e3 * np.random.default_rng(5).standard_normal(60)
