@@ -26,7 +26,6 @@ from maxnorm.paper.reproduce.figures import draw
 from maxnorm.paper.reproduce.plan import SHARES
 
 COMPARED = ("default-max", "default-nuclear", "pcp")
-DRAWN_AS = ("ours", "nuclear", "pcp")  # the names of these methods in the figures of the paper
 TITLES = [METHODS[method].title for method in COMPARED] + ["trimmed PCA"]
 N_FEATURES, N_SAMPLES = 400, 5000
 
@@ -132,12 +131,9 @@ def main(step, jobs, output, folder, keep_pcp):
         table.append((*pair, [round(value, 4) for value in values]))
     (output / "grid.json").write_text(json.dumps({"machine": describe(), "cells": table}, indent=1))
     (output / "grid.md").write_text(format_report(table, step))
-    drawn = {
-        make_cell(DRAWN_AS[i], *pair): results[cell]
-        for pair, row in cells.items()
-        for i, cell in enumerate(row)
-    }
-    draw("grid", drawn).savefig(output / "grid.png", dpi=110)
+    draw("grid", {cell: results[cell] for row in cells.values() for cell in row}).savefig(
+        output / "grid.png", dpi=110
+    )
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ class Identity:
         pass
 
 
-def test_a_learning_curve_ends_at_the_time_limit_and_times_only_learning():
+def test_a_learning_curve_ends_at_the_time_limit_and_counts_all_learning_and_one_answer():
     ticks = iter(range(100))
     blocks = (np.ones((3, 4)) for _ in range(10))
     curve = measure_curve(Identity(), blocks, np.eye(4), time_limit=2.0, clock=lambda: float(next(ticks)))
-    assert curve == LearningCurve([3, 6, 9], [1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    assert curve == LearningCurve([3, 6, 9], [2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
 
 
 def test_a_learning_curve_reaches_a_level_at_its_first_point_above_it():

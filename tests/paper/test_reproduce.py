@@ -14,7 +14,7 @@ from commands import assert_fails, run
 from maxnorm.paper.reproduce import claims, page, plan, store
 from maxnorm.paper.reproduce.cells import KINDS, Cell
 
-TINY = plan.Size(p=50, n=80, shares=(0.02, 0.1, 0.3), large=(20,), large_n=100, patience=9.0, repetitions=1)
+TINY = plan.Size(p=50, n=80, shares=(0.02, 0.1, 0.3), large=(20,), large_n=100, patience=9.0)
 HANG_SECONDS = 600  # a process that takes so long has failed
 
 
@@ -44,14 +44,14 @@ def shortened(cell):
 
 
 def test_every_figure_is_computed_drawn_judged_and_written_to_the_page(tmp_path):
-    cells = {name: [shortened(cell) for cell in plan.cells(name, TINY, 1)] for name in plan.FIGURES}
+    cells = {name: [shortened(cell) for cell in plan.cells(name, TINY)] for name in plan.FIGURES}
     steps = []
     results = store.run(
         [c for some in cells.values() for c in some], tmp_path, 2, lambda *at: steps.append(at)
     )
     assert steps[-1] == (len(results),) * 2
     figures = {name: {cell: results[cell] for cell in some} for name, some in cells.items()}
-    path = page.write(figures, "tiny", 1, tmp_path)
+    path = page.write(figures, "tiny", tmp_path)
     text = path.read_text()
     assert "http" not in text.replace("http://www.w3.org", "")  # opens offline
     assert text.count("data:image/png") == len(plan.FIGURES)
@@ -60,6 +60,10 @@ def test_every_figure_is_computed_drawn_judged_and_written_to_the_page(tmp_path)
     verdicts = [claim for name, results in figures.items() for claim in claims.judge(name, results)]
     assert {claim.verdict for claim in verdicts} <= {"agree", "partly", "disagree"}
     assert len(json.loads((tmp_path / "results.json").read_text())["cells"]) > 50
+
+    elsewhere = tmp_path / "elsewhere"
+    store.restore(tmp_path / "results.json", elsewhere)
+    assert all(store.load(cell, elsewhere) == store.load(cell, tmp_path) for cell in results)
 
 
 def test_saved_cells_are_not_computed_again(tmp_path, monkeypatch):
@@ -114,6 +118,8 @@ def test_the_documented_verdicts_are_those_of_the_committed_results():
             figures[name][Cell.of(kind, **row)] = result
     text = (docs / "reproduction.md").read_text()
     for name, results in figures.items():
-        assert len(results) == len(set(plan.cells(name, plan.SIZES["full"], 1)))
+        assert len(results) == len(set(plan.cells(name, plan.SIZES["full"])))
         for claim in claims.judge(name, results):
             assert f"| {claim.statement} | {claim.verdict} | {claim.evidence} |" in text
+    for row in claims.spread(figures["grid"]):
+        assert f"| {' | '.join(row)} |" in text

@@ -73,25 +73,42 @@ class Cell:
 Results = dict[Cell, Result]
 
 
-def final_ev(results: Results) -> dict[tuple[str, int, float], float]:
-    """Return the expressed variance at the end of each run, averaged over repetitions.
+def repeated_ev(results: Results) -> dict[tuple[str, int, float], dict[int, float]]:
+    """Return the expressed variance at the end of each run.
 
     Parameters
     ----------
     results : dict
-        Results by cell. Only cells of the kinds "curve" and "recovery" count.
+        Results by cell. Only cells of the kinds "curve", "final" and "recovery" count.
+
+    Returns
+    -------
+    dict
+        By (method, rank, share of corrupted entries): the final expressed variance of each repetition, by
+        its seed.
+    """
+    values: dict[tuple[str, int, float], dict[int, float]] = {}
+    for cell, result in results.items():
+        if cell.kind in ("curve", "final", "recovery"):
+            end = result["ev"][-1] if cell.kind == "curve" else result["ev"]
+            values.setdefault((cell["method"], cell["d"], cell["rho"]), {})[cell["seed"]] = end
+    return values
+
+
+def final_ev(results: Results) -> dict[tuple[str, int, float], float]:
+    """Return the means over the repetitions of :func:`repeated_ev`.
+
+    Parameters
+    ----------
+    results : dict
+        Results by cell.
 
     Returns
     -------
     dict
         Mean of the final expressed variance, by (method, rank, share of corrupted entries).
     """
-    values: dict[tuple[str, int, float], list[float]] = {}
-    for cell, result in results.items():
-        if cell.kind in ("curve", "recovery"):
-            end = result["ev"][-1] if cell.kind == "curve" else result["ev"]
-            values.setdefault((cell["method"], cell["d"], cell["rho"]), []).append(end)
-    return {key: float(np.mean(ends)) for key, ends in values.items()}
+    return {key: float(np.mean(list(ends.values()))) for key, ends in repeated_ev(results).items()}
 
 
 def _setup(p: int, d: int, seed: int, start: Start) -> Setup:
@@ -112,6 +129,19 @@ def curve(
     blocks = [np.concatenate(list(stream))] if METHODS[method].is_batch else _divide_early_blocks(stream, d)
     learner = METHODS[method].make(_setup(p, d, seed, start))
     return asdict(measure_curve(learner, blocks, basis, time_limit=patience, clock=time.process_time))
+
+
+def final(method: str, p: int, d: int, n: int, rho: float, seed: int, start: Start) -> Result:
+    """Measure the expressed variance after one call of ``partial_fit`` with all samples of a curve.
+
+    Returns
+    -------
+    dict
+        The number "ev".
+    """
+    basis, stream = corrupted_stream(p, d, n, rho, seed, BLOCK)
+    learner = METHODS[method].make(_setup(p, d, seed, start))
+    return {"ev": measure_curve(learner, [np.concatenate(list(stream))], basis).ev[-1]}
 
 
 def _divide_early_blocks(blocks: Iterable[Array], d: int) -> Iterator[Array]:
@@ -224,6 +254,7 @@ def completion(observed: float, p: int, d: int, n: int, seed: int) -> Result:
 
 KINDS: dict[str, Callable[..., Result]] = {
     "curve": curve,
+    "final": final,
     "recovery": recovery,
     "theory": theory,
     "memory": memory,

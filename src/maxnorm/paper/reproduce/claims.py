@@ -11,8 +11,8 @@ import numpy as np
 from maxnorm.core.types import Array, Mask
 from maxnorm.paper.measure import LearningCurve
 from maxnorm.paper.methods import METHODS
-from maxnorm.paper.reproduce.cells import Result, Results, final_ev
-from maxnorm.paper.reproduce.plan import PAIRS
+from maxnorm.paper.reproduce.cells import Result, Results, final_ev, repeated_ev
+from maxnorm.paper.reproduce.plan import OURS, PAIRS, PUBLISHED, PUBLISHED_STEP
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,37 @@ def judge(figure: str, results: Results) -> list[Claim]:
     return judges[figure](results) if figure in judges else []
 
 
+def spread(results: Results) -> list[tuple[str, ...]]:
+    """Return the expressed variance over the repetitions of the grid, for every sixth rank and corruption.
+
+    Parameters
+    ----------
+    results : dict
+        Results of the cells of the figure "grid".
+
+    Returns
+    -------
+    list of tuple of str
+        A row of titles, and for each cell its rank, its share of corrupted entries, and per method the mean,
+        with the standard deviation if there are repetitions.
+    """
+    ev = repeated_ev(results)
+    methods = [method for method in (*PUBLISHED, *OURS) if any(key[0] == method for key in ev)]
+    ranks = sorted({key[1] for key in ev})[::PUBLISHED_STEP]
+    rhos = sorted({key[2] for key in ev})[::PUBLISHED_STEP]
+    rows = [("rank", "corrupted", *(METHODS[method].title for method in methods))]
+    for rank in ranks:
+        for rho in rhos:
+            values = [_format_runs(list(ev[method, rank, rho].values())) for method in methods]
+            rows.append((str(rank), f"{rho:.0%}", *values))
+    return rows
+
+
+def _format_runs(values: list[float]) -> str:
+    mean = f"{np.mean(values):.4f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.4f}"
+
+
 def _verdict(share: float) -> str:
     return "agree" if share >= THRESHOLDS.agree else "partly" if share >= THRESHOLDS.partly else "disagree"
 
@@ -93,16 +124,16 @@ def _differences(
 ) -> Array:
     """Return the final expressed variance of a method minus that of another, for each cell.
 
-    ``where`` selects cells by rank / p and by the share of corrupted entries.
+    It is the mean over the repetitions that both have. ``where`` selects cells by rank / p and by the share
+    of corrupted entries.
     """
-    ev, p = final_ev(results), next(iter(results))["p"]
-    return np.array(
-        [
-            value - ev[(other, d, rho)]
-            for (name, d, rho), value in ev.items()
-            if name == method and (other, d, rho) in ev and where(d / p, rho)
-        ]
-    )
+    ev, p = repeated_ev(results), next(iter(results))["p"]
+    pairs = [
+        (values, ev[other, d, rho])
+        for (name, d, rho), values in ev.items()
+        if name == method and (other, d, rho) in ev and where(d / p, rho)
+    ]
+    return np.array([np.mean([a[seed] - b[seed] for seed in a.keys() & b.keys()]) for a, b in pairs])
 
 
 def _share(condition: Mask) -> float:
@@ -117,8 +148,8 @@ def _judge_grid(results: Results) -> list[Claim]:
         results, "omrmd", "orpca", lambda rank, rho: rank >= 0.1 and rho >= THRESHOLDS.much_corruption
     )
     pcp = _differences(results, "pcp", "omrmd")
-    ours = _differences(results, "ours", "pcp")
-    norms = _differences(results, "ours", "nuclear")
+    ours = _differences(results, "default-max", "pcp")
+    norms = _differences(results, *OURS)
     return [
         Claim(
             "OMRMD performs comparably to OR-PCA or better, everywhere",
@@ -204,7 +235,7 @@ def _judge_samples(results: Results) -> list[Claim]:
     reached = {rho: curves["omrmd", rho].first_reaching(end["orpca", rho]) for rho in rhos}
     level = abs(end["omrmd", rhos[0]] - end["orpca", rhos[0]]) <= THRESHOLDS.comparable
     faster = [reached[rho] is not None for rho in rhos if rho >= THRESHOLDS.much_corruption]
-    best = [ev["pcp", p // 5, rho] >= ev["ours", p // 5, rho] - THRESHOLDS.ahead for rho in rhos]
+    best = [ev["pcp", p // 5, rho] >= ev["default-max", p // 5, rho] - THRESHOLDS.ahead for rho in rhos]
     return [
         Claim(
             "Online PCA breaks down even under little corruption",
@@ -226,7 +257,7 @@ def _judge_samples(results: Results) -> list[Claim]:
             _verdict(float(np.mean(best))),
             "PCP and MaxNormDecomposition after the last sample: "
             + "; ".join(
-                f"{rho:.0%} corrupted {ev['pcp', p // 5, rho]:.4f} and {ev['ours', p // 5, rho]:.4f}"
+                f"{rho:.0%} corrupted {ev['pcp', p // 5, rho]:.4f} and {ev['default-max', p // 5, rho]:.4f}"
                 for rho in rhos
             ),
         ),
@@ -295,7 +326,9 @@ def _judge_theory(results: Results) -> list[Claim]:
     move, gradient = np.array(values["move"]), np.array(values["gradient"])
     late = 3 * len(move) // 4
     memory = sorted(
-        (c["n"], r["megabytes"]) for c, r in results.items() if c.kind == "memory" and c["method"] == "ours"
+        (c["n"], r["megabytes"])
+        for c, r in results.items()
+        if c.kind == "memory" and c["method"] == "default-max"
     )
     return [
         Claim(

@@ -9,7 +9,7 @@ import numpy as np
 
 from maxnorm.core.types import Array
 from maxnorm.paper.methods import METHODS
-from maxnorm.paper.reproduce.cells import Results, final_ev
+from maxnorm.paper.reproduce.cells import Results, final_ev, repeated_ev
 from maxnorm.paper.reproduce.plan import COMPARED, PAIRS
 
 if TYPE_CHECKING:
@@ -62,10 +62,18 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _plot_corruption(ax: Any, results: Results, method: str, rank: int, **style: Any) -> None:
-    """Plot the final expressed variance of a method at a rank against the share of corrupted entries."""
-    points = sorted((key[2], ev) for key, ev in final_ev(results).items() if key[:2] == (method, rank))
-    if points:
-        ax.plot(*zip(*points, strict=True), marker=".", **style)
+    """Plot the final expressed variance of a method at a rank against the share of corrupted entries.
+
+    Points are means over the repetitions, and bars reach from the least of them to the greatest.
+    """
+    runs = sorted(
+        (key[2], list(ev.values())) for key, ev in repeated_ev(results).items() if key[:2] == (method, rank)
+    )
+    if runs:
+        means = np.array([np.mean(ends) for _, ends in runs])
+        least, most = ([extreme(ends) for _, ends in runs] for extreme in (min, max))
+        bars = np.maximum([means - least, most - means], 0.0)  # which rounding may make negative
+        ax.errorbar([rho for rho, _ in runs], means, bars, marker=".", capsize=2, **style)
     ax.set(
         title=f"rank {rank}",
         xlabel="share of entries corrupted",

@@ -11,7 +11,7 @@ from typing import Any
 from maxnorm import __version__
 from maxnorm.paper.methods import METHODS
 from maxnorm.paper.reproduce.cells import Cell, Results
-from maxnorm.paper.reproduce.claims import Claim, judge
+from maxnorm.paper.reproduce.claims import Claim, judge, spread
 from maxnorm.paper.reproduce.figures import draw
 from maxnorm.paper.reproduce.plan import FIGURES
 
@@ -23,7 +23,7 @@ td, th { border: 1px solid #ccc; padding: .2rem .6rem; text-align: left } .agree
 """
 
 
-def write(figures: dict[str, Results], size: str, repetitions: int, folder: Path) -> Path:
+def write(figures: dict[str, Results], size: str, folder: Path) -> Path:
     """Write results.json, the figures as PNG and SVG, and index.html.
 
     Parameters
@@ -32,8 +32,6 @@ def write(figures: dict[str, Results], size: str, repetitions: int, folder: Path
         Results of the cells of each figure, by the name of the figure.
     size : str
         Name of the size, a key of ``plan.SIZES``, as it is shown on the page.
-    repetitions : int
-        Number of repetitions, as it is shown on the page.
     folder : Path
         Folder to write to. It is created if it does not exist.
 
@@ -48,20 +46,20 @@ def write(figures: dict[str, Results], size: str, repetitions: int, folder: Path
         for extension in ("png", "svg"):
             figure.savefig(folder / "figures" / f"{name}.{extension}", dpi=100)
         figure.clear()
-    (folder / "results.json").write_text(_format_results(figures, size, repetitions))
+    (folder / "results.json").write_text(_format_results(figures, size))
     page = folder / "index.html"
     page.write_text(
         "<!doctype html><html lang=en><meta charset=utf-8><title>maxnorm reproduce</title>"
         f"<style>{STYLE}</style>"
-        f"<h1>Online max-norm regularisation, reproduced</h1><p>maxnorm {__version__}, size <b>{size}</b>, "
-        f"{repetitions} repetition(s). The data are in <code>results.json</code>, one entry per cell.</p>"
+        f"<h1>Online max-norm regularisation, reproduced</h1><p>maxnorm {__version__}, size <b>{size}</b>. "
+        f"The data are in <code>results.json</code>, one entry per cell.</p>"
         + "".join(_format_section(name, results, folder) for name, results in figures.items())
         + "</html>"
     )
     return page
 
 
-def _format_results(figures: dict[str, Results], size: str, repetitions: int) -> str:
+def _format_results(figures: dict[str, Results], size: str) -> str:
     """Return JSON with one line per cell, which names the figures that use it."""
     used_in: dict[Cell, list[str]] = {}
     for name, results in figures.items():
@@ -71,13 +69,14 @@ def _format_results(figures: dict[str, Results], size: str, repetitions: int) ->
         json.dumps({"figures": names, "kind": c.kind, **dict(c.settings), "result": figures[names[0]][c]})
         for c, names in used_in.items()
     )
-    head = json.dumps({"version": __version__, "size": size, "repetitions": repetitions})
+    head = json.dumps({"version": __version__, "size": size})
     return f'{head[:-1]}, "cells": [\n' + ",\n".join(rows) + "\n]}\n"
 
 
 def _format_section(name: str, results: Results, folder: Path) -> str:
     picture = base64.b64encode((folder / "figures" / f"{name}.png").read_bytes()).decode()
     verdicts = "".join(_format_claim(claim) for claim in judge(name, results))
+    repeated = _format_spread(spread(results)) if name == "grid" else ""
     table = f"<table><tr><th>the paper<th>verdict<th>measured</tr>{verdicts}</table>" if verdicts else ""
     numbers = "".join(
         f"<tr><td>{html.escape(', '.join(f'{k}={_format_value(v)}' for k, v in cell.settings))}"
@@ -86,9 +85,14 @@ def _format_section(name: str, results: Results, folder: Path) -> str:
     )
     return (
         f"<h2>{html.escape(FIGURES[name])}</h2><img alt='{html.escape(FIGURES[name])}' "
-        f"src='data:image/png;base64,{picture}'>{table}"
+        f"src='data:image/png;base64,{picture}'>{table}{repeated}"
         f"<details><summary>the numbers</summary><table>{numbers}</table></details>"
     )
+
+
+def _format_spread(rows: list[tuple[str, ...]]) -> str:
+    cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in row) + "</tr>" for row in rows)
+    return f"<p>Means and standard deviations over the repetitions:</p><table>{cells}</table>"
 
 
 def _format_claim(claim: Claim) -> str:

@@ -18,15 +18,19 @@ FIGURES = {
     "noise": "Stated in the paper without an experiment: outlying samples, dense noise, completion",
 }
 # The methods of the figures, in the order of legends; keys of maxnorm.paper.methods.METHODS.
-COMPARED = ("omrmd", "orpca", "pcp", "ours", "nuclear", "pca")
+OURS = ("default-max", "default-nuclear")
+PUBLISHED = ("omrmd", "orpca", "pcp")
+COMPARED = (*PUBLISHED, *OURS, "pca")
 # Five ways of learning; each pair differs only in the norm, the max-norm first.
 PAIRS = {
     "as published": ("omrmd", "orpca"),
     "Algorithm 1, solved exactly": ("exact-max", "exact-nuclear"),
     "the same from an orthonormal start": ("orthonormal-max", "orthonormal-nuclear"),
     "our estimators, l1 and the paper's weights": ("l1-max", "l1-nuclear"),
-    "our estimators, default settings": ("ours", "nuclear"),
+    "our estimators, default settings": OURS,
 }
+OURS_ON_GRID, PUBLISHED_ON_GRID = 10, 3  # repetitions at the size "full", unless the user asks for others
+PUBLISHED_STEP = 6  # the published methods are slow, and repeated for every sixth rank and corruption only
 SHARES = tuple(round(0.02 + 0.04 * i, 2) for i in range(13))  # rank / p and corruption on the grid
 LOW_RANKS, MID_RANKS = (8, 24, 40, 56, 72, 88), (104, 120, 136, 168, 184, 200)  # at p = 400
 
@@ -47,8 +51,6 @@ class Size:
         Number of samples of "large".
     patience : float
         Time limit of a learning curve of "large", in seconds.
-    repetitions : int
-        Number of repetitions, with different seeds, unless the user asks for another.
     """
 
     p: int
@@ -57,17 +59,16 @@ class Size:
     large: tuple[int, ...]
     large_n: int
     patience: float
-    repetitions: int
 
 
 SIZES = {
-    "quick": Size(100, 1000, SHARES[::4], (50, 100), 2000, 20.0, 1),
-    "standard": Size(400, 5000, SHARES, (400, 1000), 20_000, 600.0, 1),
-    "full": Size(400, 5000, SHARES, (400, 1000, 3000), 100_000, 3600.0, 10),
+    "quick": Size(100, 1000, SHARES[::4], (50, 100), 2000, 20.0),
+    "standard": Size(400, 5000, SHARES, (400, 1000), 20_000, 600.0),
+    "full": Size(400, 5000, SHARES, (400, 1000, 3000), 100_000, 3600.0),
 }
 
 
-def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
+def cells(figure: str, size: Size, repetitions: int | None = None) -> list[Cell]:
     """Return the cells of a figure.
 
     Parameters
@@ -76,24 +77,37 @@ def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
         A key of ``FIGURES``.
     size : Size
         Sizes of the experiments.
-    repetitions : int
-        Number of repetitions of each cell, with different seeds.
+    repetitions : int, optional
+        Number of repetitions of each cell, with different seeds. By default, a cell is computed once. On the
+        grid at the size "full", our estimators have ten repetitions, and the published methods three in a
+        part of the cells.
 
     Returns
     -------
     list of Cell
         The cells. A cell that several figures need is equal in all of them, so that it is computed once.
     """
-    seeds = range(repetitions)
+    seeds = range(repetitions or 1)
     if figure in ("grid", "rank-low", "rank-mid"):
         ranks = {"rank-low": LOW_RANKS, "rank-mid": MID_RANKS}.get(figure)
         shares = tuple(share for share in size.shares if ranks is None or round(400 * share) in ranks)
-        return _grid(size, shares, size.shares, seeds, ("omrmd", "orpca", "pcp", "ours", "nuclear"))
+        if repetitions or size is not SIZES["full"]:
+            return [
+                *_grid("curve", size, shares, size.shares, seeds, PUBLISHED),
+                *_grid("final", size, shares, size.shares, seeds, OURS),
+            ]
+        some = size.shares[::PUBLISHED_STEP]
+        repeated = tuple(share for share in some if share in shares)
+        return [
+            *_grid("curve", size, shares, size.shares, range(1), PUBLISHED),
+            *_grid("curve", size, repeated, some, range(1, PUBLISHED_ON_GRID), ("omrmd", "orpca")),
+            *_grid("final", size, shares, size.shares, range(OURS_ON_GRID), OURS),
+        ]
     if figure == "norms":
         methods = tuple(method for pair in PAIRS.values() for method in pair)
-        return _grid(size, size.shares[:7:2], (0.1, 0.3, 0.5), seeds, methods)
+        return _grid("curve", size, size.shares[:7:2], (0.1, 0.3, 0.5), seeds, methods)
     if figure == "samples":
-        return _grid(size, (0.2,), (0.01, 0.1, 0.3, 0.5), seeds, COMPARED)
+        return _grid("curve", size, (0.2,), (0.01, 0.1, 0.3, 0.5), seeds, COMPARED)
     if figure == "large":
         curve = partial(
             Cell.of, "curve", n=size.large_n, rho=0.3, start="orthonormal", patience=size.patience
@@ -102,18 +116,19 @@ def cells(figure: str, size: Size, repetitions: int) -> list[Cell]:
             curve(method=method, p=p, d=p // 10, seed=seed)
             for seed in seeds
             for p in size.large
-            for method in ("omrmd", "orpca", "ours", "nuclear")
+            for method in ("omrmd", "orpca", *OURS)
         ]
     if figure == "theory":
         return [Cell.of("theory", p=50, d=5, n=size.n // 2, rho=0.1, seed=0)] + [
             Cell.of("memory", method=method, p=100, d=10, n=n, seed=0)
             for n in (5000, 20_000, 80_000)
-            for method in ("ours", "nuclear")
+            for method in OURS
         ]
     return _noise(size, seeds)
 
 
 def _grid(
+    kind: str,
     size: Size,
     shares: tuple[float, ...],
     rhos: tuple[float, ...],
@@ -122,7 +137,7 @@ def _grid(
 ) -> list[Cell]:
     return [
         Cell.of(
-            "curve",
+            kind,
             method=method,
             p=size.p,
             d=max(1, round(share * size.p)),

@@ -60,6 +60,24 @@ def save(cell: Cell, result: Result, folder: Path) -> None:
     temporary.replace(path)
 
 
+def restore(path: Path, folder: Path) -> None:
+    """Save the cells of a results.json that the folder does not contain yet.
+
+    Parameters
+    ----------
+    path : Path
+        File that :func:`maxnorm.paper.reproduce.page.write` has written, perhaps on another machine.
+    folder : Path
+        Folder of the results.
+    """
+    for row in json.loads(path.read_text())["cells"]:
+        del row["figures"]
+        kind, result = row.pop("kind"), row.pop("result")
+        cell = Cell.of(kind, **row)
+        if load(cell, folder) is None:
+            save(cell, result, folder)
+
+
 def _path(cell: Cell, folder: Path) -> Path:
     return folder / "cells" / f"{cell.key}.json"
 
