@@ -278,9 +278,7 @@ METHODS: dict[str, Method] = {
     # The estimators of this library, with defaults.
     "default-max": Method("MaxNormDecomposition", _estimator(MaxNormDecomposition)),
     "default-nuclear": Method("OnlineRobustPCA", _estimator(OnlineRobustPCA)),
-    # The same for the paper's problem: with "auto" weights, with l1 noise, and with the paper's weights too.
-    "ours": Method("MaxNormDecomposition", _estimator(MaxNormDecomposition, **PAPER_PROBLEM)),
-    "nuclear": Method("OnlineRobustPCA", _estimator(OnlineRobustPCA, **PAPER_PROBLEM)),
+    # The same for the paper's problem: with l1 noise, and with the paper's weights too.
     "l1-auto-max": Method(
         "MaxNormDecomposition, l1", _estimator(MaxNormDecomposition, noise="l1", **PAPER_PROBLEM)
     ),

@@ -92,7 +92,8 @@ def _plot_curves(ax: Any, results: Results, against: str) -> None:
         if len(result["ev"]) == 1:
             ax.axhline(result["ev"][0], linestyle=":", **style)
         else:
-            ax.plot(result[against], result["ev"], **style)
+            # The time of an answer, which may exceed that of learning, does not count for later answers.
+            ax.plot(np.maximum.accumulate(result[against]), result["ev"], **style)
     ax.set(xlabel=against, ylabel="expressed variance", ylim=(0, 1.03))
 
 
