@@ -30,7 +30,7 @@ from maxnorm.crowded import first_rows
 from maxnorm.detection import Judge, Memory
 from maxnorm.learner import Progress
 from maxnorm.ratings import Ratings
-from maxnorm.series import DISTANCES
+from maxnorm.series import N_DISTANCES
 
 ONLINE_ATTRIBUTES = ("_progress",)
 DETECTOR_ATTRIBUTES = ("estimator_", "_memory", "_judge")
@@ -180,7 +180,7 @@ def _check_series_imputer(imputer: Any) -> None:
     _require(is_periodic == (period is not None,) * 2, "a part of what is known of periods is missing")
     if period is not None:
         _check_array(learnt["usual_period_"], "usual_period_", period, p)
-    _check_array(learnt["weights_"], "weights_", len(DISTANCES) + 1, len(imputer.ways_), least=0.0)
+    _check_array(learnt["weights_"], "weights_", 2 * N_DISTANCES, len(imputer.ways_), least=0.0)
 
 
 def _check_scene(scene: Scene, height: int, width: int, channels: int) -> None:

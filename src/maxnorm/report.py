@@ -17,6 +17,7 @@ from maxnorm.plot._figures import as_image, check_shape, is_image
 from maxnorm.report_data import feature_names, feature_shape_of, model_deviations
 from maxnorm.report_page import counted, make_figure, make_page, make_table
 from maxnorm.report_samples import MOST_ROWS, MUCH, Survey
+from maxnorm.series import N_DISTANCES
 from maxnorm.svg import bar_chart, curve_chart, image, line_chart
 
 MOST_BARS = 20  # components of which the variance is drawn
@@ -246,7 +247,7 @@ def _(model: Recommender, X: Any, feature_shape: Shape) -> Iterator[str]:
 
 @summarise.register
 def _(model: SeriesImputer) -> dict[str, str]:
-    short, long = model.weights_[0], model.weights_[-1]
+    short, long = model.weights_[0], model.weights_[N_DISTANCES - 1]
     return {
         "series": f"{model.n_features_in_:,}",
         "components": f"{len(model.model_.components_):,}",

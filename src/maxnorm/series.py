@@ -31,6 +31,7 @@ class GrossRule(NamedTuple):
 
 HIDING, GROSS = HidingRule(), GrossRule()
 DISTANCES = (1.5, 4.0, 16.0)  # limits between the classes of distances to observed entries, in rows
+N_DISTANCES = len(DISTANCES) + 1  # classes of distances
 FAR = 10**9  # distance, in rows, to an observed entry that does not exist
 NORMAL_MEDIAN = 0.6745  # median magnitude of a standard normal variable
 SUM_WEIGHT = 1e3  # weight, relative to the errors, of the condition that the weights have the sum one
@@ -190,14 +191,18 @@ def distance_class(Z: Array) -> Index:
     """Return for each entry the class of its distance to the nearest observed entries before and after it.
 
     The distance is the harmonic mean of the two, which is the larger the deeper an entry is in a gap. It is
-    twice the distance to the nearest observed entry if all of these are on one side.
+    twice the distance to the nearest observed entry if all of these are on one side. Times at which no series
+    is observed have classes of their own, because the other series say nothing then.
     """
     times, observed = np.arange(len(Z))[:, None], ~np.isnan(Z)
     before = np.maximum.accumulate(np.where(observed, times, -FAR), axis=0)
     after = np.minimum.accumulate(np.where(observed, times, FAR)[::-1], axis=0)[::-1]
     back, ahead = times - before, after - times
     distance = 2.0 * back * ahead / np.maximum(back + ahead, 1)
-    return np.searchsorted(DISTANCES, distance).astype(np.intp)
+    classes = np.searchsorted(DISTANCES, distance).astype(np.intp)
+    if Z.shape[1] > 1:
+        classes[~observed.any(axis=1)] += N_DISTANCES
+    return classes
 
 
 def best_weights(errors: Array) -> Array:
@@ -213,11 +218,16 @@ def best_weights(errors: Array) -> Array:
 
 
 def weights_by_distance(errors: Array, classes: Index) -> Array:
-    """Return the best weights for every class of distances; classes with few entries have those of all."""
-    overall = best_weights(errors)
-    weights = np.tile(overall, (len(DISTANCES) + 1, 1))
-    for c in range(len(weights)):
-        here = classes == c
-        if np.count_nonzero(here) >= HIDING.least:
-            weights[c] = best_weights(errors[here])
+    """Return the best weights for every class of distances.
+
+    Classes with few entries have the weights of all classes with, or without, other observed series. If there
+    are fewer of these than ways to predict them, they have the weights of all entries.
+    """
+    weights = np.tile(best_weights(errors), (2 * N_DISTANCES, 1))
+    every = np.arange(2 * N_DISTANCES)
+    for kinds, least in ((every.reshape(2, -1), errors.shape[1]), (every[:, None], HIDING.least)):
+        for some in kinds:
+            here = np.isin(classes, some)
+            if np.count_nonzero(here) >= least:
+                weights[some] = best_weights(errors[here])
     return weights

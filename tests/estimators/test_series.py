@@ -8,8 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from maxnorm import SeriesImputer, load
 from maxnorm.persistence import ModelFileError, save
 from maxnorm.series import (
-    DISTANCES,
     HIDING,
+    N_DISTANCES,
     average_neighbours,
     best_weights,
     correct,
@@ -58,7 +58,7 @@ def test_gaps_are_filled_better_than_by_interpolation_or_means(kind, series):
     np.testing.assert_array_equal(filled[~hidden], series[~hidden])
     assert error(filled, series, hidden) < 0.3
     assert error(filled, series, hidden) < 1.05 * error(interpolate(X), series, hidden)
-    assert model.weights_.shape == (len(DISTANCES) + 1, len(model.ways_))
+    assert model.weights_.shape == (2 * N_DISTANCES, len(model.ways_))
     np.testing.assert_allclose(model.weights_.sum(axis=1), 1.0)
 
 
@@ -128,7 +128,7 @@ def test_the_distance_is_larger_in_the_middle_of_a_gap_and_at_an_open_end():
     Z[5] = Z[10:50] = np.nan
     classes = distance_class(Z)[:, 0]
     assert classes[5] == 0
-    assert classes[10] < classes[30] == len(DISTANCES)
+    assert classes[10] < classes[30] == N_DISTANCES - 1
 
 
 def test_hidden_gaps_are_those_of_the_data_at_another_time():
@@ -266,3 +266,13 @@ def test_a_series_without_entries_is_reported(series):
 def test_wrong_parameters_are_named(parameter, value, series):
     with pytest.raises(ValueError, match=f"{parameter} of SeriesImputer"):
         SeriesImputer(**{parameter: value}).fit(series)
+
+
+def test_times_without_any_entries_do_not_spoil_gaps_of_single_series():
+    rng, t = np.random.default_rng(0), np.arange(500)
+    truth = np.column_stack([(k + 1) * np.sin(t / 20 + k) for k in range(6)])
+    X = truth + 0.02 * rng.standard_normal(truth.shape)
+    X[100:140, 2] = X[300:310] = np.nan
+    errors = (SeriesImputer(random_state=0).fit_transform(X) - truth) / truth.std(axis=0)
+    assert np.sqrt(np.mean(errors[100:140, 2] ** 2)) < 0.05
+    assert np.sqrt(np.mean(errors[300:310] ** 2)) < 0.1

@@ -29,7 +29,7 @@ from maxnorm.estimators.validation import (
 )
 from maxnorm.learner import Progress
 from maxnorm.series import (
-    DISTANCES,
+    N_DISTANCES,
     average_neighbours,
     correct,
     distance_class,
@@ -92,9 +92,10 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         Number of neighbours in time on each side that a row is joined with.
     usual_period_ : ndarray of shape (period, n_series) or None
         The means of the series at the times of the period.
-    weights_ : ndarray of shape (n_distances, n_ways)
+    weights_ : ndarray of shape (2 n_distances, n_ways)
         Weights of the ways to predict an entry, in the order of ``ways_``, with one row for each class of
-        distances to the nearest observed entries, in rising order.
+        distances to the nearest observed entries, in rising order: first for times at which other series are
+        observed, and then for times at which none is.
     ways_ : tuple of str
         Names of the ways to predict an entry.
     n_features_in_ : int
@@ -209,7 +210,7 @@ class SeriesImputer(SavedMixin, ReportMixin, OneToOneFeatureMixin, TransformerMi
         weights = None if hidden is None else self._measured_weights(Z, hidden)
         self._fit_models(Z)
         if weights is None:
-            weights = np.tile(np.equal(self.ways_, USUAL_WAY).astype(float), (len(DISTANCES) + 1, 1))
+            weights = np.tile(np.equal(self.ways_, USUAL_WAY).astype(float), (2 * N_DISTANCES, 1))
         self.weights_ = weights
 
     def _without_gross_errors(self, Z: Array) -> Array:
