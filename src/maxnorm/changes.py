@@ -14,7 +14,7 @@ import numpy as np
 from maxnorm.core.basis import random_basis
 from maxnorm.core.drift import DRIFT, Change, Drift, Kind, remaining_share
 from maxnorm.core.linalg import thin_svd
-from maxnorm.core.state import Contribution, Selection, State
+from maxnorm.core.state import Contribution, Decay, Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
@@ -117,7 +117,7 @@ def follow_drift(
         drift = record_change(replace(drift, is_drifting=True), state, state.n_samples, "drift")
     elif drift.is_drifting and seen.weight > much:
         drift = replace(drift, is_drifting=False)
-    decay = replace(added.decay, statistics=share * added.decay.statistics)
+    decay = added.decay * Decay(statistics=share, residuals=share)
     return replace(state, drift=drift), replace(added, decay=decay)
 
 

@@ -26,16 +26,17 @@ from maxnorm.core.noise import (
     Noise,
     WeightingNoise,
     applying_noise,
+    learning_noise,
     within_precision,
 )
 from maxnorm.core.norms import NORMS, BasisUpdate, FactorNorm, weighted_max_norm
 from maxnorm.core.precision import range_of
-from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
+from maxnorm.core.scales import Scales
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.crowded import FirstSamples
-from maxnorm.factor_steps import NO_WATCH, along_axes, change_after, encode_by_model, measure_by_model
+from maxnorm.factor_steps import NO_WATCH, change_after, encode_by_model, measure_by_model
 from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
 
@@ -60,6 +61,7 @@ class DenseSettings:
     norm: FactorNorm
     noise: Noise
     forgetting: float = 0.0
+    noise_forgetting: float = 0.0  #: the power of t by which samples are weighted for the noise variances
     half_life: float | None = None
     tol: float = 1e-6
     learning_tol: float = 0.0  #: a step this small relative to the residual is also accepted
@@ -292,18 +294,23 @@ class DenseLearner(Learner):
         # The basis has the norm at which coefficients are well within the ball of the max-norm.
         scale = 2.0 * math.sqrt(model.n_components) if self.norm == "max" else 1.0
         settings = self.settings_at(known)
-        settings = replace(settings, model=model, is_shared=True, start=R, forgetting=0.0)
+        settings = replace(
+            settings, model=model, is_shared=True, start=R, forgetting=0.0, noise_forgetting=0.0
+        )
         return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
 
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
-        noise, automatic = self.noise_at(state), self.max_iter == "auto"
+        purity = state.purity if self.is_everyday else 0.0
+        noise, automatic = learning_noise(self.noise_at(state), purity), self.max_iter == "auto"
+        forgetting = forgetting_at(self.forgetting, state, noise)
         is_shared = state.first_rows > 0
         is_explained = is_shared or (self.half_life is None and is_settled(state))
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,
-            forgetting=forgetting_at(self.forgetting, state, noise),
+            forgetting=(1.0 - purity) * forgetting if self.forgetting == "auto" else forgetting,
+            noise_forgetting=forgetting,
             half_life=self.half_life,
             tol=self.tol,
             learning_tol=defaults.SWEEPS.learning_tol if automatic else 0.0,
@@ -334,6 +341,7 @@ class DenseLearner(Learner):
                 settings.location,
                 time,
                 settings.forgetting,
+                settings.noise_forgetting,
                 settings.half_life,
                 is_robust=self.noise != "none",
                 is_shared=settings.is_shared,
@@ -376,9 +384,9 @@ class DenseLearner(Learner):
     def encode(self, batch: Batch, state: State) -> Encoding:
         model = self.model_at(state)
         max_iter = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
-        p, d = state.L.shape
-        is_shared = state.first_rows > 0
-        if model is not None and (is_shared or p * d**2 <= MODEL_WORK):
+        if model is not None:
+            p, d = state.L.shape
+            is_shared = state.first_rows > 0 or p * d**2 > MODEL_WORK
             return encode_by_model(
                 batch, model, max_iter, is_robust=self.noise != "none", is_shared=is_shared
             )
@@ -394,11 +402,7 @@ class DenseLearner(Learner):
             max_iter=max_iter,
             missing_lambda2=self.missing_lambda2,
         )
-        if state.gauge is None:
-            return code
-        if model is not None:
-            return along_axes(code, model, state, is_robust=self.noise != "none")
-        return in_data_units(code, state.L, state.gauge, location)
+        return code if state.gauge is None else in_data_units(code, state.L, state.gauge, location)
 
     def model_at(self, state: State) -> FactorModel | None:
         return state.factor_model if self.is_everyday else None
@@ -654,8 +658,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
                 squares, code.E != 0, observed, code.rank, settings.clean_limits, weights
             )
             statistics = replace(statistics, residuals=residuals)
-    powers = (settings.forgetting, PAST_POWER, RECENT_POWER)
-    decay = Decay(*(float(remaining_weight(time, now, power, settings.half_life)) for power in powers))
+    decay = Decay.after(time, now, settings.forgetting, settings.noise_forgetting, settings.half_life)
     free_norm = float(np.quantile(code.free_norm, 0.9))
     contribution = Contribution(
         n_samples,

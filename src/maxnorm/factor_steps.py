@@ -14,10 +14,10 @@ from maxnorm.core.drift import Kind, Watch, Watched
 from maxnorm.core.encoding import Encoding
 from maxnorm.core.factor_model import FactorModel, Posterior
 from maxnorm.core.linalg import row_norms, row_scales, symmetric, upper_triangle
-from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
+from maxnorm.core.scales import Scales
 from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
 from maxnorm.core.shared_covariance import SharedPosterior, explain
-from maxnorm.core.state import Contribution, Decay, State, remaining_weight
+from maxnorm.core.state import Contribution, Decay, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 
@@ -56,30 +56,6 @@ def encode_by_model(
         rank=model.n_components,
         n_iter=n_iter,
         converged=converged,
-        offset=model.mean,
-        basis=axes.vectors,
-    )
-
-
-def along_axes(code: Encoding, model: FactorModel, state: State, *, is_robust: bool = True) -> Encoding:
-    """Return an encoding in the basis of a state as one along the principal axes of its factor model.
-
-    The low-rank part remains what it is. Which of the entries are gross errors follows from the noise
-    variances of the features; without ``is_robust`` there are none.
-    """
-    seen, axes, scale = state.statistics, model.principal, model.gauge.scale
-    mean = seen.mean_share * seen.r / seen.weight  # coefficients of the mean of the model
-    turn = (state.L.astype(np.float64, copy=False) * scale[:, None]).T @ axes.vectors
-    R = (code.R - mean) @ turn
-    deviation = code.E + code.residual
-    is_gross = is_robust & (deviation**2 > model.clean_limits[0])
-    deviation = (deviation * scale).astype(code.R.dtype, copy=False)
-    E = deviation * is_gross
-    return replace(
-        code,
-        R=R.astype(code.R.dtype, copy=False),
-        E=E,
-        residual=deviation - E,
         offset=model.mean,
         basis=axes.vectors,
     )
@@ -191,6 +167,7 @@ def measure_by_model(
     location: Array | None,
     time: int,
     forgetting: float,
+    noise_forgetting: float,
     half_life: float | None,
     *,
     is_robust: bool = True,
@@ -212,8 +189,8 @@ def measure_by_model(
         The location that belongs to the basis, or None if none is learnt.
     time : int
         Number of samples before the batch.
-    forgetting, half_life : float
-        How samples lose weight.
+    forgetting, noise_forgetting, half_life : float
+        How samples lose weight, and for the noise variances.
     is_robust : bool, default=True
         Whether entries may be gross errors.
     is_shared : bool, default=False
@@ -251,8 +228,7 @@ def measure_by_model(
         known, T, observed, R, L64, root, model.loadings, weights, center=location is not None
     )
     E = np.where(known.weights < 0.5, deviation, 0.0)
-    powers = (forgetting, PAST_POWER, RECENT_POWER)
-    decay = Decay(*(float(remaining_weight(time, now, power, half_life)) for power in powers))
+    decay = Decay.after(time, now, forgetting, noise_forgetting, half_life)
     norm = float(np.quantile(row_norms(R), 0.9))
     return Contribution(
         n_samples,

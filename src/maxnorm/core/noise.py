@@ -390,7 +390,7 @@ class CappedRule:
     largest: float = 2.5  #: robust scale of a reliable sample's residual, in scales of an entry
     leniency: float = 10.0  #: factor of the thresholds of a feature that is nearly always rejected
     rejected: float = 0.6  #: excess share of rejected entries from which a feature's thresholds are raised
-    applying: float = 3.0  #: factor of ``huber`` when a learnt model is applied
+    applying: float = 3.0  #: factor of ``huber`` when a learnt model is applied, and in dense noise alone
 
     def noise(self, state: State, lambda2: float | None) -> CappedL1:
         """Return the noise model for a state; ``lambda2`` is the threshold if it is given."""
@@ -460,6 +460,17 @@ NOISES: dict[str, Callable[[State, float | None], Noise]] = {
     "squared": squared_noise,
     "none": no_noise,
 }
+
+
+def learning_noise(noise: Noise, purity: float) -> Noise:
+    """Return the noise model with which a basis is learnt.
+
+    Limiting the influence of every entry protects the basis from gross errors. If the residual is nothing but
+    dense noise, which ``purity`` says from 0 to 1, it only wastes a tenth of the samples.
+    """
+    if not isinstance(noise, CappedL1):
+        return noise
+    return replace(noise, huber=(1.0 + (CAPPED.applying - 1.0) * purity) * noise.huber)
 
 
 def applying_noise(noise: Noise, scales: Scales) -> Noise:

@@ -29,7 +29,9 @@ class SweepRule:
     learning: tuple[float, int] = (0.02, 30)  #: length of a step per root of the rank, and most sweeps
     applying: tuple[float, int] = (1e-4, 1000)
     rounding: float = 8.0  #: rounding errors of the coefficients, below which no step is made
-    judging: int = 4  #: entries are judged in the first sweeps and in every fourth one
+    judging: int = 4  #: entries are judged in the first sweeps and in every fourth one,
+    following: int = 60  #: by limits that follow the residual in so many sweeps
+    leaving: float = 0.25  #: share of the samples that must be finished for sweeps to go on without them
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
     lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
@@ -113,14 +115,18 @@ def explain(
     step_limit, most = accuracy[0] * math.sqrt(len(sigma)), accuracy[1]
     rounding = SWEEPS.rounding * float(np.finfo(working).eps) if accuracy[0] else 0.0
     n_iter, converged = np.full(len(Z), most), np.zeros(len(Z), dtype=np.bool_)
+    found, weights = S.copy(), seen.copy()
+    rows = np.arange(len(Z))  # those that are not finished
     limits: tuple[Array, Array] | None = None
     W: Array = seen
-    residual, work = np.empty_like(Z), np.empty_like(Z)
+    residuals, works = np.empty_like(Z), np.empty_like(Z)
     for sweep in range(1, most + 1):
+        residual, work = residuals[: len(rows)], works[: len(rows)]
         np.subtract(Z, np.matmul(Y, UT, out=residual), out=residual)
         residual *= seen
         if is_robust:
-            if limits is None or sweep <= SWEEPS.judging or sweep % SWEEPS.judging == 0:
+            is_due = sweep <= SWEEPS.judging or (sweep % SWEEPS.judging == 0 and sweep <= SWEEPS.following)
+            if limits is None or is_due:
                 limits = judge(residual, W, model, squares)
             W = believe(residual, *limits, out=work)
             W *= seen
@@ -135,17 +141,21 @@ def explain(
         share = np.where(overshot, 0.0, (momentum - 1.0) / later).astype(working)
         S, momentum = new, later
         Y = S + share[:, None] * progress
-        n_iter[finished & ~converged] = sweep
-        converged |= finished
-        if finished.all():
-            break
-    weights = W.astype(np.float64)
-    believed = weights.mean(axis=1)[:, None]
-    S64 = S.astype(np.float64)
+        n_iter[rows[finished]], converged[rows[finished]] = sweep, True
+        is_last = sweep == most or finished.all()
+        if is_last or np.count_nonzero(finished) > SWEEPS.leaving * len(rows):
+            found[rows], weights[rows] = S, W
+            if is_last:
+                break
+            on = ~finished
+            rows, Z, seen, W, S, Y, momentum = (part[on] for part in (rows, Z, seen, W, S, Y, momentum))
+            limits = None if limits is None else (limits[0][on], limits[1][on])
+    believed = weights.mean(axis=1, dtype=np.float64)[:, None]
+    S64 = found.astype(np.float64)
     return SharedPosterior(
         R=np.divide(S64, sigma, out=np.zeros_like(S64), where=sigma > 0.0) @ Vt,
-        weights=weights,
-        fitted=(S @ UT).astype(np.float64) * root + model.location,
+        weights=weights.astype(np.float64),
+        fitted=(found @ UT).astype(np.float64) * root + model.location,
         variances=1.0 / (believed * squares + 1.0),
         eigenvectors=Vt.T,
         n_iter=n_iter,

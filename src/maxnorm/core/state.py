@@ -23,13 +23,16 @@ from maxnorm.core.factor_model import (
     shrink_variances,
 )
 from maxnorm.core.gauge import Gauge
-from maxnorm.core.scales import Scales
+from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
 
 if TYPE_CHECKING:
     from maxnorm.core.norms import FactorNorm
 
+# Share of gross errors from which dense noise is not alone, and the ratios of the robust variance of the
+# residual to the noise variance between which the residual changes from unlike to like dense noise.
+NOT_ALONE, LIKE_NOISE = 0.1, (0.5, 0.9)
 SHORTEST_HALF_LIFE = 1e-9  # nothing remains of a sample after the next one, as with any shorter half-life
 
 
@@ -142,6 +145,21 @@ class State:
         variance = float(gross.sum()) / n_gross if n_gross else 0.0
         return noise, share, max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0)
 
+    @cached_property
+    def purity(self) -> float:
+        """How certain it is that the residual is dense noise and little else, from 0 to 1.
+
+        There are few gross errors then, and the noise variances, which are means over all samples, agree with
+        the recent residual, so that the residual does not fall any more. It is zero in the units of the data.
+        """
+        if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
+            return 0.0
+        noise, share, _ = self.noise_of_sums
+        ratio = self.scales.residual_scale**2 / float(np.median(noise))
+        least, most = LIKE_NOISE
+        likeness = min(max((ratio - least) / (most - least), 0.0), 1.0)
+        return max(1.0 - share / NOT_ALONE, 0.0) * likeness
+
     @property
     def clean_limits(self) -> tuple[Array, Array] | None:
         """The squared deviations from which an entry is a gross error, if noise variances are learnt."""
@@ -192,6 +210,17 @@ class Decay:
     past: float = 1.0
     recent: float = 1.0
     biases: float = 1.0
+    residuals: float = 1.0  #: of the sums that noise variances are learnt from
+
+    @classmethod
+    def after(
+        cls, time: int, now: int, forgetting: float, noise_forgetting: float, half_life: float | None
+    ) -> Decay:
+        """Return the factors for everything before the samples from one time to another."""
+        powers = (forgetting, PAST_POWER, RECENT_POWER, noise_forgetting)
+        kept = (float(remaining_weight(time, now, power, half_life)) for power in powers)
+        statistics, past, recent, residuals = kept
+        return cls(statistics, past, recent, residuals=residuals)
 
     def __mul__(self, other: Decay) -> Decay:
         return Decay(*(getattr(self, f.name) * getattr(other, f.name) for f in fields(self)))
@@ -230,7 +259,7 @@ class Contribution:
             state.time,
             state.statistics,
             state.scales,
-            Decay(0.0, 0.0, 0.0),
+            Decay(0.0, 0.0, 0.0, residuals=0.0),
             rank=state.L.shape[1],
             loss=loss,
         )
@@ -246,7 +275,7 @@ class Contribution:
         return Contribution(
             self.n_samples + later.n_samples,
             self.n_full + later.n_full,
-            self.statistics.scaled(decay.statistics) + later.statistics,
+            self.statistics.scaled(decay.statistics, decay.residuals) + later.statistics,
             self.scales.scaled(decay.past, decay.recent) + later.scales,
             self.decay * decay,
             max(self.rank, later.rank),
@@ -285,7 +314,7 @@ def accumulate(state: State, added: Contribution) -> State:
     decay = added.decay
     return replace(
         counted,
-        statistics=state.statistics.scaled(decay.statistics) + added.statistics,
+        statistics=state.statistics.scaled(decay.statistics, decay.residuals) + added.statistics,
         scales=state.scales.scaled(decay.past, decay.recent) + added.scales,
         time=state.time + added.n_full,
         biases=_add_biases(state.biases, added.biases, decay.biases),

@@ -141,8 +141,11 @@ class SufficientStatistics:
             residuals=_total(self.residuals, other.residuals),
         )
 
-    def scaled(self, factor: float) -> SufficientStatistics:
-        """Return the statistics with the weights of all samples multiplied by ``factor``."""
+    def scaled(self, factor: float, residuals: float | None = None) -> SufficientStatistics:
+        """Return the statistics with the weights of all samples multiplied by ``factor``.
+
+        The sums that noise variances are learnt from are multiplied by ``residuals``, if it is given.
+        """
         return SufficientStatistics(
             A=factor * self.A,
             B=factor * self.B,
@@ -153,7 +156,9 @@ class SufficientStatistics:
             grams=None if self.grams is None else factor * self.grams,
             means=None if self.means is None else factor * self.means,
             t=None if self.t is None else factor * self.t,
-            residuals=None if self.residuals is None else factor * self.residuals,
+            residuals=None
+            if self.residuals is None
+            else (factor if residuals is None else residuals) * self.residuals,
         )
 
     def location(self, L: Array) -> Array | None:
