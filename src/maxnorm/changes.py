@@ -13,7 +13,7 @@ import numpy as np
 
 from maxnorm.core.basis import random_basis
 from maxnorm.core.drift import DRIFT, Change, Drift, Kind, remaining_share
-from maxnorm.core.linalg import thin_svd
+from maxnorm.core.linalg import RANK_TOLERANCE
 from maxnorm.core.state import Contribution, Decay, Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -100,8 +100,7 @@ def follow_drift(
     seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
     # The norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
     increment = basis_gradient(new, L, location) - basis_gradient(seen, L, location)
-    U = thin_svd(L)[0]
-    increment[:, :-1] -= U @ (U.T @ increment[:, :-1])
+    increment[:, :-1] = outside_of_span(increment[:, :-1], L)
     is_improving = state.time < DRIFT.young or state.scales.falling() > DRIFT.improving
     share, drift = remaining_share(
         drift,
@@ -140,12 +139,23 @@ def hold_noise_variances(state: State, added: Contribution) -> Contribution:
 
 
 def basis_gradient(seen: SufficientStatistics, L: Array, location: Array | None) -> Array:
-    """Return the mean product of the residuals of samples with their coefficients and with one."""
-    products = np.column_stack([seen.B - L @ seen.A, np.zeros(len(L))])
+    """Return the mean product of the residuals of samples with their coefficients and with one.
+
+    The products with the coefficients lack the term L A, which is within the span of the basis.
+    """
+    products = np.column_stack([seen.B, np.zeros(len(L))])
     if location is not None and seen.t is not None:
         products[:, :-1] -= np.outer(location, seen.r)
         products[:, -1] = seen.t - seen.weight * location - L @ seen.r
-    return products / seen.weight
+    products /= seen.weight
+    return products
+
+
+def outside_of_span(X: Array, L: Array) -> Array:
+    """Return the columns of X without their projections onto the span of the basis L."""
+    inverse = np.linalg.pinv(L.T @ L, rcond=RANK_TOLERANCE**2, hermitian=True)
+    rest: Array = X - L @ (inverse @ (L.T @ X))
+    return rest
 
 
 def coefficient_metric(root: Array) -> Array:

@@ -46,6 +46,10 @@ class CrowdedRule:
 
     components: float = 0.19  #: per entry that is believed, with more of which samples are crowded
     few: int = 10  #: samples per component, with fewer of which there are rounds in any case
+    least: int = 2  #: samples per component, with fewer of which there are none before the end of a stream
+    few_work: float = (
+        2.0**26
+    )  #: product of samples, features and components up to which they are made for few
     trimmed: float = 4.0  #: deviations within which an entry is believed before anything is known
     rows: int = 64  #: samples per component that are used,
     entries: int = 2**21  #: at most as many as have so many entries
@@ -81,6 +85,15 @@ def believed_entries(rows: Batch, gauge: Gauge) -> float:
     if observed is not None:
         near &= observed
     return float(np.count_nonzero(near)) / max(len(rows), 1)
+
+
+def are_few(n_samples: int, n_features: int, n_components: int) -> bool:
+    """Return whether rounds over so few first samples find a much better basis than one pass over them.
+
+    With fewer than two samples per component there is little to find.
+    """
+    is_between = CROWDED.least * n_components <= n_samples < CROWDED.few * n_components
+    return is_between and n_samples * n_features * n_components <= CROWDED.few_work
 
 
 @dataclass(frozen=True, eq=False)

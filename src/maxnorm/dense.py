@@ -196,10 +196,10 @@ class DenseLearner(Learner):
             return 0
         assert state.gauge is not None
         first = rows[: defaults.gauge_rows(p)]
-        are_few = last and len(rows) < crowded.CROWDED.few * d
-        if are_few or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
+        is_end = last and len(rows) < crowded.CROWDED.few * d
+        if is_end or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
             return crowded.first_rows(p, d)
-        return 0
+        return len(first) if crowded.are_few(len(first), p, d) else 0
 
     def choose_rank(self, state: State, sample: Batch) -> State:
         """Return the first state with the rank that a sample asks for.
@@ -297,6 +297,11 @@ class DenseLearner(Learner):
         settings = replace(
             settings, model=model, is_shared=True, start=R, forgetting=0.0, noise_forgetting=0.0
         )
+        believed = crowded.believed_entries(batch, state.gauge)
+        if not crowded.is_crowded(
+            state.L.shape[1], believed
+        ):  # later samples are learnt from in the usual way
+            state = replace(state, first_rows=0)
         return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
 
     def settings_at(self, state: State) -> DenseSettings:
