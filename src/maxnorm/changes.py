@@ -26,6 +26,8 @@ def has_settled(state: State) -> bool:
     least = max(DRIFT.least_samples, DRIFT.samples_per_component * state.L.shape[1])
     if state.time < least or state.statistics.residuals is None:
         return False
+    if state.drift is not None and state.drift.is_drifting:  # the residual falls after every correction
+        return True
     is_small = state.scales.residual_scale < DRIFT.smallest_level * state.signal_scale
     return is_small or state.scales.falling() < 0.5
 

@@ -306,7 +306,8 @@ class DenseLearner(Learner):
 
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
-        purity = state.purity if self.is_everyday else 0.0
+        is_drifting = state.drift is not None and state.drift.is_drifting
+        purity = state.purity if self.is_everyday and not is_drifting else 0.0
         noise, automatic = learning_noise(self.noise_at(state), purity), self.max_iter == "auto"
         forgetting = forgetting_at(self.forgetting, state, noise)
         is_shared = state.first_rows > 0

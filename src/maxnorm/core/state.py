@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Share of gross errors from which dense noise is not alone, and the ratios of the robust variance of the
 # residual to the noise variance between which the residual changes from unlike to like dense noise.
-NOT_ALONE, LIKE_NOISE = 0.1, (0.5, 0.9)
+NOT_ALONE, LIKE_NOISE = 0.15, (0.5, 0.9)
 SHORTEST_HALF_LIFE = 1e-9  # nothing remains of a sample after the next one, as with any shorter half-life
 
 
