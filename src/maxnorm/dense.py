@@ -36,7 +36,7 @@ from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
 from maxnorm.crowded import FirstSamples
-from maxnorm.factor_steps import NO_WATCH, change_after, encode_by_model, measure_by_model
+from maxnorm.factor_steps import NO_WATCH, change_after, encode_by_model, measure_by_model, score_by_model
 from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
 
@@ -388,13 +388,14 @@ class DenseLearner(Learner):
     # -- applying what was learnt ---------------------------------------------------------------------
 
     def encode(self, batch: Batch, state: State) -> Encoding:
-        model = self.model_at(state)
-        max_iter = defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
+        model, max_iter = self.model_at(state), self.applying_sweeps
         if model is not None:
-            p, d = state.L.shape
-            is_shared = state.first_rows > 0 or p * d**2 > MODEL_WORK
             return encode_by_model(
-                batch, model, max_iter, is_robust=self.noise != "none", is_shared=is_shared
+                batch,
+                model,
+                max_iter,
+                is_robust=self.noise != "none",
+                is_shared=has_shared_covariances(state),
             )
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
@@ -409,6 +410,20 @@ class DenseLearner(Learner):
             missing_lambda2=self.missing_lambda2,
         )
         return code if state.gauge is None else in_data_units(code, state.L, state.gauge, location)
+
+    def score(self, batch: Batch, state: State) -> Array | None:
+        model = self.model_at(state)
+        if model is None:
+            return None
+        is_shared = has_shared_covariances(state)
+        return score_by_model(
+            batch, model, self.applying_sweeps, is_robust=self.noise != "none", is_shared=is_shared
+        )
+
+    @property
+    def applying_sweeps(self) -> int:
+        """Most sweeps for a sample to which a learnt model is applied."""
+        return defaults.SWEEPS.applying if self.max_iter == "auto" else int(self.max_iter)
 
     def model_at(self, state: State) -> FactorModel | None:
         return state.factor_model if self.is_everyday else None
@@ -579,6 +594,15 @@ def is_affordable(n_features: int, n_components: int) -> bool:
     is_needed = n_components > MANY_COMPONENTS * n_features
     work = n_features * (n_components**2 + WORK_PER_ENTRY)
     return work <= (MODEL_WORK if is_needed else LEARNING_WORK)
+
+
+def has_shared_covariances(state: State) -> bool:
+    """Return whether the covariances of samples share their eigenvectors when a model is applied.
+
+    Samples have covariances of their own if these do not take too long to compute.
+    """
+    p, d = state.L.shape
+    return state.first_rows > 0 or p * d**2 > MODEL_WORK
 
 
 def is_full(Z: Array) -> Mask:

@@ -16,7 +16,7 @@ from maxnorm.core.factor_model import FactorModel, Posterior
 from maxnorm.core.linalg import row_norms, row_scales, symmetric, upper_triangle
 from maxnorm.core.scales import Scales
 from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
-from maxnorm.core.shared_covariance import SharedPosterior, explain
+from maxnorm.core.shared_covariance import SharedPosterior, explain, sample_evidence
 from maxnorm.core.state import Contribution, Decay, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
@@ -36,8 +36,7 @@ def encode_by_model(
     T, observed = model.standardised(batch)
     known: Posterior | SharedPosterior
     if is_shared:
-        accuracy = (SHARED_SWEEPS.applying[0], max_iter)
-        known = explain(model, T, observed, accuracy, is_robust=is_robust)
+        known = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter), is_robust=is_robust)
         weights, n_iter, converged = known.weights, known.n_iter, known.converged
     else:
         known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
@@ -59,6 +58,26 @@ def encode_by_model(
         offset=model.mean,
         basis=axes.vectors,
     )
+
+
+def score_by_model(
+    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True, is_shared: bool = False
+) -> Array:
+    """Return the log-likelihood of the observed entries of samples, in the units of the data.
+
+    Entries may be gross errors, unless ``is_robust`` is false. What is returned is then the lower bound by
+    which the model was fitted. The other arguments are those of :func:`encode_by_model`.
+    """
+    T, observed = model.standardised(batch)
+    if not is_robust:
+        return model.log_likelihood(T, observed)
+    if is_shared:
+        shared = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter))
+        evidence = sample_evidence(model, shared, T, observed)
+    else:
+        known, weights, *_ = model.encode(T, observed, max_iter)
+        evidence = model.sample_evidence(T, observed, weights, known)
+    return evidence - observed @ np.log(model.gauge.scale)
 
 
 def inverse_of_basis(L: Array, noise: Array) -> Array:

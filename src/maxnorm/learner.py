@@ -179,6 +179,24 @@ class Learner(ABC):
             The result for each sample, which does not depend on the other samples.
         """
 
+    def score(self, batch: Batch, state: State) -> Array | None:
+        """Return the log-likelihood of each sample.
+
+        Parameters
+        ----------
+        batch : Batch
+            The samples.
+        state : State
+            What has been learnt.
+
+        Returns
+        -------
+        array of shape (n_samples,) or None
+            The log-likelihoods; None if there is no model of which they are, and minus the loss of the
+            encoding takes their place.
+        """
+        return None
+
     @abstractmethod
     def norm_at(self, state: State) -> FactorNorm:
         """Return the norm, with a weight that follows from the state if it is "auto".
@@ -383,6 +401,9 @@ class WrappedLearner(Learner):
 
     def encode(self, batch: Batch, state: State) -> Encoding:
         return self.learner.encode(batch, state)
+
+    def score(self, batch: Batch, state: State) -> Array | None:
+        return self.learner.score(batch, state)
 
     def norm_at(self, state: State) -> FactorNorm:
         return self.learner.norm_at(state)

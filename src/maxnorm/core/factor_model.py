@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import entr, expit, ndtr
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.gauge import Gauge
@@ -349,8 +349,8 @@ class FactorModel:
             sums = self._sums(
                 T[part], observed[part], new[part], known, moments, judgement, sample_weight[part]
             )
-            entries = self._evidence(T[part], observed[part], new[part], known, doubt, sample_weight[part])
-            sums = replace(sums, evidence=entries)
+            evidence = self.sample_evidence(T[part], observed[part], new[part], known, doubt)
+            sums = replace(sums, evidence=float(sample_weight[part] @ evidence))
             total = sums if total is None else total + sums
         assert total is not None
         return total, new
@@ -389,22 +389,43 @@ class FactorModel:
             evidence=0.0,
         )
 
-    def _evidence(
-        self, T: Array, observed: Mask, W: Array, known: Posterior, doubt: Array, sample_weight: Array
-    ) -> float:
-        """Return the part of the evidence (its variational lower bound) that is a sum over samples."""
-        d = self.n_components
-        expected = (T - known.fitted) ** 2 + known.spread + doubt
-        clean = math.log1p(-self.gross_share) - 0.5 * (
-            np.log(2.0 * np.pi * self.noise) + expected / self.noise
-        )
-        gross = math.log(self.gross_share) + log_density(T - known.fitted, self.noise + self.gross_variance)
-        entropy = np.where(W > 0.0, -W * np.log(np.maximum(W, 1e-300)), 0.0)
-        entropy -= np.where(W < 1.0, (1.0 - W) * np.log(np.maximum(1.0 - W, 1e-300)), 0.0)
-        entries = np.where(observed, W * clean + (1.0 - W) * gross + entropy, 0.0).sum(axis=1)
+    def sample_evidence(
+        self, T: Array, observed: Mask, W: Array, known: Posterior, doubt: Array | float = 0.0
+    ) -> Array:
+        """Return the evidence (its variational lower bound) of each sample.
+
+        It is the log-likelihood if no entry is doubtful. ``doubt`` has the variances of the predictions that
+        are due to the basis.
+        """
+        entries = self.entry_evidence(T - known.fitted, known.spread + doubt, observed, W)
         trace = np.einsum("ijj->i", known.S) + np.einsum("ij,ij->i", known.R, known.R)
-        divergence = 0.5 * (trace - d) - np.log(np.einsum("ijj->ij", np.linalg.cholesky(known.S))).sum(axis=1)
-        return float(sample_weight @ (entries - divergence))
+        roots = np.linalg.cholesky(known.S)
+        divergence = 0.5 * (trace - self.n_components) - np.log(np.einsum("ijj->ij", roots)).sum(axis=1)
+        evidence: Array = entries - divergence
+        return evidence
+
+    def entry_evidence(self, deviation: Array, unsure: Array, observed: Mask, W: Array) -> Array:
+        """Return the part of the evidence of each sample that is a sum over its entries.
+
+        Parameters
+        ----------
+        deviation : array of shape (b, p)
+            What the entries are off their predictions.
+        unsure : array of shape (b, p)
+            Variances of the predictions.
+        observed : boolean array of shape (b, p)
+            Which entries are observed.
+        W : array of shape (b, p)
+            Probabilities that the entries are not gross errors.
+        """
+        clean = math.log1p(-self.gross_share) - 0.5 * (
+            np.log(2.0 * np.pi * self.noise) + (deviation**2 + unsure) / self.noise
+        )
+        gross = math.log(self.gross_share) + log_density(deviation, self.noise + self.gross_variance)
+        sums: Array = np.where(observed, W * clean + (1.0 - W) * gross + entr(W) + entr(1.0 - W), 0.0).sum(
+            axis=1
+        )
+        return sums
 
     def evidence(self, sums: FactorSums) -> float:
         """Return the evidence of the model for the samples of the sums, per observed entry."""

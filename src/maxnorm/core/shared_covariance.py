@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, ndtri
+from scipy.special import ndtri
 
-from maxnorm.core.factor_model import FactorModel, log_density
+from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.linalg import GAUSSIAN_LOWER_QUARTILE, row_norms, row_scales
 from maxnorm.core.types import Array, Mask
 
@@ -194,16 +194,17 @@ def believe(residual: Array, half_odds: Array, half_rate: Array, out: Array) -> 
     return out
 
 
-def evidence(model: FactorModel, known: SharedPosterior, T: Array, observed: Mask, weight: Array) -> float:
-    """Return the evidence of the model for samples (its variational lower bound), per observed entry."""
-    W, deviation = known.weights, T - known.fitted
-    expected = deviation**2 + known.spread(model.loadings)
-    clean = math.log1p(-model.gross_share) - 0.5 * (
-        np.log(2.0 * np.pi * model.noise) + expected / model.noise
-    )
-    gross = math.log(model.gross_share) + log_density(deviation, model.noise + model.gross_variance)
-    entropy = entr(W) + entr(1.0 - W)
-    entries = np.where(observed, W * clean + (1.0 - W) * gross + entropy, 0.0).sum(axis=1)
+def sample_evidence(model: FactorModel, known: SharedPosterior, T: Array, observed: Mask) -> Array:
+    """Return the evidence (its variational lower bound) of each sample."""
+    unsure = known.spread(model.loadings)
+    entries = model.entry_evidence(T - known.fitted, unsure, observed, known.weights)
     squares = np.einsum("ij,ij->i", known.R, known.R)
     divergence = 0.5 * (known.variances - 1.0 - np.log(known.variances)).sum(axis=1) + 0.5 * squares
-    return float(weight @ (entries - divergence)) / max(float(weight @ observed.sum(axis=1)), 1.0)
+    evidence: Array = entries - divergence
+    return evidence
+
+
+def evidence(model: FactorModel, known: SharedPosterior, T: Array, observed: Mask, weight: Array) -> float:
+    """Return the evidence of the model for samples, per observed entry."""
+    total = float(weight @ sample_evidence(model, known, T, observed))
+    return total / max(float(weight @ observed.sum(axis=1)), 1.0)

@@ -73,8 +73,8 @@ class ScoreAnswer:
 
     def __call__(self, block: Batch, code: Encoding, state: State) -> tuple[Any, ...]:
         """Return the scores of the samples."""
-        model = self.learner.model_at(state)
-        return (-code.loss,) if model is None else (model.log_likelihood(*model.standardised(block)),)
+        scores = self.learner.score(block, state)
+        return (-code.loss if scores is None else scores,)
 
     def needs_encoding(self, state: State) -> bool:
         """Return whether the samples must be encoded, which the factor model does not need."""
