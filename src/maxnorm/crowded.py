@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maxnorm.core.batch import Batch
-from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel
+from maxnorm.core.factor_model import LEAST_SHARE, SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.norms import anchored
 from maxnorm.core.shared_covariance import evidence, explain
@@ -57,6 +57,7 @@ class CrowdedRule:
     part: float = 0.5  #: share of the samples by which the starts are compared
     held_out: float = 0.1  #: share of these that a start is judged by, and is not fitted to
     least_held_out: int = 20  #: samples; with fewer, the first start is taken
+    hardly_any: float = 0.01  #: share of gross errors; with fewer, it is also tried whether there are none
     growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
     sweeps: int = 4  #: of a round, from the coefficients of the round before
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
@@ -145,7 +146,12 @@ class FirstSamples:
             models.append(fitted.improve(fitted.first_model(n_components, start), start.rounds).model)
             if float(np.median(models[-1].noise)) < CROWDED.negligible:
                 return models[-1]
-        return models[int(np.argmax([judge.evidence(model) for model in models]))]
+        best = max(models, key=judge.evidence)
+        if best.gross_share > CROWDED.hardly_any:
+            return best
+        # Without gross errors, the tails of dense noise that is not normal may pass for a few.
+        none = fitted.improve(replace(best, gross_share=LEAST_SHARE), start.rounds, LEAST_SHARE).model
+        return max(best, none, key=judge.evidence)
 
     def first_model(self, n_components: int, start: Start) -> FactorModel:
         """Return a model with the principal components of the entries within a few deviations."""
