@@ -47,7 +47,8 @@ SETTLED, LEARNING_WORK = 10, 2**13
 # Components per feature, with more of which a sample without uncertainty is fitted with its gross errors.
 MANY_COMPONENTS = 0.125
 NEGLIGIBLE_RESIDUAL = 1e-3  # in units of the entries; a basis with a smaller one is good, even if it improves
-MODEL_WORK = 2**16  # the same with many components, and p d^2 when a model is applied
+MODEL_WORK = 2**16  # the same with many components
+APPLYING_WORK = 2**17  # p d^2 of samples with covariances of their own, to which a model is applied
 SOME_FEATURES = 1000  # whose rank is that of all features, if these are more
 LEAST_CLEAN = 0.5  # share of the entries of a batch; with less, the stream has changed and the model is wrong
 LEAST_FREE = 0.25  # share of the entries of samples that is left for the residual
@@ -390,12 +391,14 @@ class DenseLearner(Learner):
     def encode(self, batch: Batch, state: State) -> Encoding:
         model, max_iter = self.model_at(state), self.applying_sweeps
         if model is not None:
+            p, d = state.L.shape
             return encode_by_model(
                 batch,
                 model,
                 max_iter,
                 is_robust=self.noise != "none",
-                is_shared=has_shared_covariances(state),
+                is_own=has_own_covariances(state),
+                is_wide=p * d**2 > MODEL_WORK,
             )
         location = self.location_at(state)
         Z, observed = standardised(batch, state.gauge, location)
@@ -415,9 +418,9 @@ class DenseLearner(Learner):
         model = self.model_at(state)
         if model is None:
             return None
-        is_shared = has_shared_covariances(state)
+        is_own = has_own_covariances(state)
         return score_by_model(
-            batch, model, self.applying_sweeps, is_robust=self.noise != "none", is_shared=is_shared
+            batch, model, self.applying_sweeps, is_robust=self.noise != "none", is_own=is_own
         )
 
     @property
@@ -596,13 +599,13 @@ def is_affordable(n_features: int, n_components: int) -> bool:
     return work <= (MODEL_WORK if is_needed else LEARNING_WORK)
 
 
-def has_shared_covariances(state: State) -> bool:
-    """Return whether the covariances of samples share their eigenvectors when a model is applied.
+def has_own_covariances(state: State) -> bool:
+    """Return whether samples to which a model is applied have covariances of their own.
 
-    Samples have covariances of their own if these do not take too long to compute.
+    Otherwise their covariances share eigenvectors, because it would take too long to compute them.
     """
     p, d = state.L.shape
-    return state.first_rows > 0 or p * d**2 > MODEL_WORK
+    return not state.first_rows and p * d**2 <= APPLYING_WORK
 
 
 def is_full(Z: Array) -> Mask:

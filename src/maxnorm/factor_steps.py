@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxnorm.core.batch import Batch
 from maxnorm.core.defaults import SWEEPS
@@ -25,23 +26,86 @@ NO_WATCH = Watch()
 NEGLIGIBLE_LOADING = 1e-8  # length of a loading beside the noise, or beside the largest, that counts as zero
 
 
+class Reading(NamedTuple):
+    """What is believed of samples to which a learnt model is applied."""
+
+    R: Array  #: b x d, means of the coefficients
+    weights: Array  #: b x p, probabilities that entries are not gross errors; zero if missing
+    n_iter: NDArray[np.int_]  #: b, number of iterations
+    converged: Mask  #: b
+
+
+def read(
+    model: FactorModel, T: Array, observed: Mask, max_iter: int, *, is_robust: bool, is_own: bool
+) -> Reading:
+    """Return what a model says of samples, whose covariances are their own or share their eigenvectors."""
+    if is_own:
+        known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
+        return Reading(known.R, weights, n_iter, converged)
+    start: Array | None = None
+    for stage in model.annealed if is_robust else []:
+        start = explain(stage, T, observed, start=start).R
+    accuracy = (SHARED_SWEEPS.applying[0], max_iter)
+    shared = explain(model, T, observed, accuracy, is_robust=is_robust, start=start)
+    return Reading(shared.R, shared.weights, shared.n_iter, shared.converged)
+
+
+def read_wide(model: FactorModel, T: Array, observed: Mask, max_iter: int, reading: Reading) -> Reading:
+    """Return what a model says of samples with many features or components, after a first reading.
+
+    Real data with many features have more components than a model. What the model lacks is part of its noise
+    variances, and makes entries of some samples look like gross errors. Samples that are fitted badly are
+    therefore read again, more leniently. Then all are projected onto the basis with the weights that their
+    entries have, and noise variances that are half as different, on the scale of their logarithms.
+    """
+    accuracy = (SHARED_SWEEPS.applying[0], max_iter)
+    deviation = np.where(observed, T - model.location - reading.R @ model.loadings.T, 0.0)
+    bulk = row_scales(deviation / np.sqrt(model.noise))[0]
+    misfit = np.flatnonzero(bulk > SHARED_SWEEPS.misfit)
+    if len(misfit):
+        again = explain(
+            model,
+            T[misfit],
+            observed[misfit],
+            accuracy,
+            start=reading.R[misfit],
+            lenient=SHARED_SWEEPS.lenient_to_misfits,
+        )
+        reading.R[misfit], reading.weights[misfit] = again.R, again.weights
+        reading.converged[misfit] = again.converged
+    evened = replace(model, noise=np.sqrt(model.noise * model.noise.mean()))
+    R = explain(evened, T, reading.weights, accuracy, is_robust=False, start=reading.R).R
+    return reading._replace(R=R)
+
+
 def encode_by_model(
-    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True, is_shared: bool = False
+    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool, is_own: bool, is_wide: bool
 ) -> Encoding:
     """Return the encoding of samples by a factor model, with coefficients along its principal axes.
 
-    Entries that are more likely gross errors than not are noise. Without ``is_robust`` there are none. If
-    ``is_shared``, the covariances of the coefficients of all samples share their eigenvectors.
+    Parameters
+    ----------
+    batch : Batch
+        The samples.
+    model : FactorModel
+        The model.
+    max_iter : int
+        Most iterations for a sample.
+    is_robust : bool
+        Whether entries that are more likely gross errors than not are noise; otherwise there is none.
+    is_own : bool
+        Whether each sample has a covariance of its coefficients of its own. Otherwise, the covariances of
+        all samples share their eigenvectors.
+    is_wide : bool
+        Whether the features or components are so many that real data are hardly described by the model.
     """
     T, observed = model.standardised(batch)
-    known: Posterior | SharedPosterior
-    if is_shared:
-        known = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter), is_robust=is_robust)
-        weights, n_iter, converged = known.weights, known.n_iter, known.converged
-    else:
-        known, weights, n_iter, converged = model.encode(T, observed, max_iter, is_robust=is_robust)
+    reading = read(model, T, observed, max_iter, is_robust=is_robust, is_own=is_own)
+    if is_wide and is_robust:
+        reading = read_wide(model, T, observed, max_iter, reading)
+    weights, n_iter, converged = reading.weights, reading.n_iter, reading.converged
     axes = model.principal
-    R = (known.R @ axes.turn).astype(batch.dtype, copy=False)
+    R = (reading.R @ axes.turn).astype(batch.dtype, copy=False)
     # The parts add up to the samples, in spite of rounding.
     deviation = np.where(observed, batch.dense()[0] - (R @ axes.vectors.T + model.mean), 0.0)
     E = np.where(weights < 0.5, deviation, 0.0)
@@ -61,22 +125,22 @@ def encode_by_model(
 
 
 def score_by_model(
-    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool = True, is_shared: bool = False
+    batch: Batch, model: FactorModel, max_iter: int, *, is_robust: bool, is_own: bool
 ) -> Array:
     """Return the log-likelihood of the observed entries of samples, in the units of the data.
 
     Entries may be gross errors, unless ``is_robust`` is false. What is returned is then the lower bound by
-    which the model was fitted. The other arguments are those of :func:`encode_by_model`.
+    which the model was fitted. The arguments are those of :func:`encode_by_model`.
     """
     T, observed = model.standardised(batch)
     if not is_robust:
         return model.log_likelihood(T, observed)
-    if is_shared:
-        shared = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter))
-        evidence = sample_evidence(model, shared, T, observed)
-    else:
+    if is_own:
         known, weights, *_ = model.encode(T, observed, max_iter)
         evidence = model.sample_evidence(T, observed, weights, known)
+    else:
+        shared = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter))
+        evidence = sample_evidence(model, shared, T, observed)
     return evidence - observed @ np.log(model.gauge.scale)
 
 

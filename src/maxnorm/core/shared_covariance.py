@@ -34,7 +34,11 @@ class SweepRule:
     leaving: float = 0.25  #: share of the samples that must be finished for sweeps to go on without them
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
-    lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
+    lenient: float = (
+        0.8  #: robust scales of the residual of a sample that its entries are judged by at least,
+    )
+    misfit: float = 1.5  #: and from which a sample that is read counts as badly fitted,
+    lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many
     largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
     large_basis: int = 10_000  #: entries of the loadings from which sweeps are made in single precision
 
@@ -74,11 +78,12 @@ class SharedPosterior(NamedTuple):
 def explain(
     model: FactorModel,
     T: Array,
-    observed: Mask,
+    observed: Mask | Array,
     accuracy: tuple[float, int] = SWEEPS.learning,
     *,
     is_robust: bool = True,
     start: Array | None = None,
+    lenient: float = SWEEPS.lenient,
 ) -> SharedPosterior:
     """Return what a factor model says of standardised samples.
 
@@ -92,8 +97,8 @@ def explain(
         The model, with at most as many components as features.
     T : array of shape (b, p)
         Samples in units of the gauge; missing entries are zero.
-    observed : boolean array of shape (b, p)
-        Which entries are observed.
+    observed : array of shape (b, p)
+        Which entries are observed, or the weights of the entries; zero if missing.
     accuracy : tuple of (float, int)
         Length of a step at which a sample is finished, in standard deviations of the noise per root of the
         rank, and the largest number of sweeps.
@@ -101,6 +106,8 @@ def explain(
         Whether entries may be gross errors.
     start : array of shape (b, d), optional
         Coefficients to start from; zero by default.
+    lenient : float, optional
+        Robust scales of the residual of a sample that its entries are judged by at least.
     """
     root = np.sqrt(model.noise)
     U, sigma, Vt = np.linalg.svd(model.loadings / root[:, None], full_matrices=False)
@@ -127,7 +134,7 @@ def explain(
         if is_robust:
             is_due = sweep <= SWEEPS.judging or (sweep % SWEEPS.judging == 0 and sweep <= SWEEPS.following)
             if limits is None or is_due:
-                limits = judge(residual, W, model, squares)
+                limits = judge(residual, W, model, squares, lenient)
             W = believe(residual, *limits, out=work)
             W *= seen
             residual *= W
@@ -163,7 +170,9 @@ def explain(
     )
 
 
-def judge(residual: Array, weights: Array, model: FactorModel, squares: Array) -> tuple[Array, Array]:
+def judge(
+    residual: Array, weights: Array, model: FactorModel, squares: Array, lenient: float
+) -> tuple[Array, Array]:
     """Return half the log odds of dense noise of an entry that is as predicted, and how they fall with v^2.
 
     Fitting components to a sample reduces the residuals of its entries: an entry takes part in its own
@@ -171,7 +180,7 @@ def judge(residual: Array, weights: Array, model: FactorModel, squares: Array) -
     """
     p = residual.shape[1]
     quartile = row_scales(residual, reach=np.inf)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
-    bulk = SWEEPS.lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
+    bulk = lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
     believed = weights.mean(axis=1, dtype=np.float64)[:, None]
     leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
     variance = np.maximum(1.0 - np.minimum(leverage, SWEEPS.largest_leverage), bulk**2)
