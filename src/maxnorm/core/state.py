@@ -149,8 +149,8 @@ class State:
     def purity(self) -> float:
         """How certain it is that the residual is dense noise and little else, from 0 to 1.
 
-        There are few gross errors then, and the noise variances, which are means over all samples, agree with
-        the recent residual, so that the residual does not fall any more. It is zero in the units of the data.
+        There are few gross errors then, the residual does not fall, and the noise variances, which are means
+        over all samples, agree with its recent scale. It is zero in the units of the data.
         """
         if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return 0.0
@@ -158,7 +158,7 @@ class State:
         ratio = self.scales.residual_scale**2 / float(np.median(noise))
         least, most = LIKE_NOISE
         likeness = min(max((ratio - least) / (most - least), 0.0), 1.0)
-        return max(1.0 - share / NOT_ALONE, 0.0) * likeness
+        return max(1.0 - share / NOT_ALONE, 0.0) * likeness * (1.0 - self.scales.falling())
 
     @property
     def clean_limits(self) -> tuple[Array, Array] | None:
