@@ -93,3 +93,26 @@ def test_absurd_entries_have_no_influence():
 def test_accuracies_are_ordered():
     assert SWEEPS.learning[0] > SWEEPS.applying[0]
     assert SWEEPS.learning[1] < SWEEPS.applying[1]
+
+
+def test_samples_do_not_depend_on_those_that_are_explained_with_them():
+    """Some are finished after a few sweeps, and leave the batch."""
+    model, T, rng = make(5, n=60, p=80)
+    wrong = rng.random(T.shape) < np.linspace(0.0, 0.3, len(T))[:, None]
+    T = T + np.where(wrong, rng.uniform(-9.0, 9.0, T.shape), 0.0)
+    observed = np.ones(T.shape, dtype=bool)
+    together = explain(model, T, observed, (1e-4, 1000))
+    assert together.n_iter.max() > 1.5 * together.n_iter.min()
+    for i in (0, 30, 59):
+        alone = explain(model, T[i : i + 1], observed[:1], (1e-4, 1000))
+        np.testing.assert_allclose(together.R[i], alone.R[0], atol=1e-6)
+        np.testing.assert_allclose(together.weights[i], alone.weights[0], atol=1e-6)
+        assert together.n_iter[i] == alone.n_iter[0]
+
+
+def test_weights_of_entries_take_part_in_a_projection():
+    model, T, rng = make(6)
+    weights = rng.uniform(0.1, 1.0, T.shape)
+    known = explain(model, T, weights, ACCURATE, is_robust=False)
+    exact = model.expect(T, weights)
+    np.testing.assert_allclose(known.R, exact.R, atol=1e-7)

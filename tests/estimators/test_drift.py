@@ -76,6 +76,22 @@ def test_a_slow_drift_is_followed():
     assert [change.kind for change in models[0].changes_] == ["drift"]
 
 
+def test_a_drift_is_followed_while_the_residual_falls_after_a_correction():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((100, 6)))[0]
+    angle = 0.001 * np.arange(3000)
+    turning = np.cos(angle)[:, None] * Q[:, 4] + np.sin(angle)[:, None] * Q[:, 5]
+    C = rng.standard_normal((3000, 5)) * np.linspace(2.0, 1.0, 5)
+    X = C[:, :4] @ Q[:, :4].T + C[:, 4:] * turning + 0.02 * rng.standard_normal((3000, 100))
+    model, errors = MaxNormDecomposition(5, random_state=0).partial_fit(X[:1500]), []
+    for start in range(1500, 3000, 100):
+        model.partial_fit(X[start : start + 100])
+        errors.append(
+            subspace_distance(np.column_stack([Q[:, :4], turning[start + 99]]), model.components_.T)
+        )
+    assert np.sqrt(np.mean(np.square(errors))) < 0.07  # 0.09 if it is followed only in between
+
+
 @pytest.mark.parametrize(("noise", "share"), [(0.1, 0.1), (0.0, 0.2), (0.3, 0.0)])
 def test_a_still_stream_has_no_changes(noise, share):
     _, X = process(3, 8000, p=30, noise=noise, share=share)

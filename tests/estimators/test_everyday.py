@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA, FactorAnalysis
@@ -17,6 +18,7 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.dense import DenseLearner
 from maxnorm.learner import learn
+from maxnorm.metrics import expressed_variance
 from maxnorm.paper.methods import PAPER_PROBLEM
 from maxnorm.variational import ROUNDS
 
@@ -477,3 +479,64 @@ def test_a_stream_whose_rank_is_chosen_by_held_out_entries_has_units_and_a_locat
     model.partial_fit(X)
     assert model.state_.gauge is not None
     assert np.abs((model.mean_ - np.median(X, axis=0)) / X.std(axis=0)).max() < 0.5
+
+
+def test_the_score_finds_the_rank_among_gross_errors():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 30)) + 0.3 * rng.standard_normal((300, 30))
+    X = np.where(rng.random(X.shape) < 0.05, rng.uniform(-30.0, 30.0, X.shape), X)
+    ranks = [1, 2, 3, 4, 6]
+    search = GridSearchCV(MaxNormDecomposition(**EVERYDAY), {"n_components": ranks}, cv=3).fit(X)
+    scores = search.cv_results_["mean_test_score"]
+    assert scores.argmax() >= ranks.index(4)
+    assert scores[3] > scores[2] + 5.0
+    assert scores[4] < scores[3] + 0.01  # spare components gain nothing
+
+
+def test_the_score_of_clean_samples_is_the_logarithm_of_a_normal_density():
+    X, _ = corrupted(300, noise=0.1, gross=0.0)
+    X = X / X.std(axis=0)
+    model = MaxNormDecomposition(3, **EVERYDAY).fit(X)
+    found = model.score_samples(X)
+    exact = multivariate_normal(model.mean_, model.get_covariance()).logpdf(X)
+    assert abs(np.median(found - exact)) < 0.05
+    plain = MaxNormDecomposition(3, noise="none", **EVERYDAY).fit(X)
+    exact = multivariate_normal(plain.mean_, plain.get_covariance()).logpdf(X)
+    np.testing.assert_allclose(plain.score_samples(X), exact, rtol=1e-6)
+
+
+@BOTH
+def test_one_pass_over_dense_noise_is_nearly_as_accurate_as_pca(kind):
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((400, 8)))[0]
+    X = rng.standard_normal((1000, 8)) @ basis.T + 0.3 * rng.standard_normal((1000, 400))
+    best = expressed_variance(basis, PCA(8).fit(X).components_.T)
+    found = expressed_variance(basis, kind(8, **EVERYDAY).partial_fit(X).components_.T)
+    assert found > best - 0.005
+
+
+@BOTH
+def test_more_samples_do_not_make_a_young_model_worse(kind):
+    """Rounds over the samples that wait explain them well; learning goes on from there."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((200, 40)))[0]
+    X = rng.standard_normal((600, 40)) @ basis.T
+    X = np.where(rng.random(X.shape) < 0.1, rng.uniform(-100.0, 100.0, X.shape), X)
+    model, found = kind(40, **EVERYDAY), []
+    for start, stop in ((0, 290), (290, 310), (310, 400), (400, 600)):
+        model.partial_fit(X[start:stop])
+        found.append(expressed_variance(basis, model.components_.T))
+    assert found[0] > 0.99
+    assert np.diff(found).min() > -1e-3
+
+
+@pytest.mark.parametrize(("rank", "size", "noise"), [(40, 3.0, 0.0), (40, 3.0, 0.05), (20, 1.0, 0.02)])
+def test_errors_of_the_size_of_the_signal_are_found_in_samples_with_many_features(rank, size, noise):
+    rng = np.random.default_rng(0)
+    clean = rng.standard_normal((1500, rank)) @ np.linalg.qr(rng.standard_normal((400, rank)))[0].T
+    wrong = rng.random(clean.shape) < 0.3
+    X = clean + np.where(wrong, rng.uniform(-size, size, clean.shape), 0.0)
+    X += noise * rng.standard_normal(clean.shape)
+    parts = MaxNormDecomposition(rank, **EVERYDAY).partial_fit(X).decompose(X)
+    assert np.linalg.norm(parts.low_rank - clean) < 0.12 * np.linalg.norm(clean)
+    assert np.mean(parts.noise[~wrong] != 0) < 0.01

@@ -148,14 +148,16 @@ def explain(
         share = np.where(overshot, 0.0, (momentum - 1.0) / later).astype(working)
         S, momentum = new, later
         Y = S + share[:, None] * progress
-        n_iter[rows[finished]], converged[rows[finished]] = sweep, True
-        is_last = sweep == most or finished.all()
-        if is_last or np.count_nonzero(finished) > SWEEPS.leaving * len(rows):
-            found[rows], weights[rows] = S, W
-            if is_last:
-                break
-            on = ~finished
-            rows, Z, seen, W, S, Y, momentum = (part[on] for part in (rows, Z, seen, W, S, Y, momentum))
+        # A sample that is finished stays as it is, so that it does not depend on the others.
+        stops = (finished | (sweep == most)) & ~converged[rows]
+        found[rows[stops]], weights[rows[stops]], n_iter[rows[stops]] = S[stops], W[stops], sweep
+        converged[rows[finished]] = True
+        on: Mask = ~converged[rows]
+        if not on.any():
+            break
+        if np.count_nonzero(on) < (1.0 - SWEEPS.leaving) * len(rows):
+            rows, momentum = rows[on], momentum[on]
+            Z, seen, W, S, Y = (part[on] for part in (Z, seen, W, S, Y))
             limits = None if limits is None else (limits[0][on], limits[1][on])
     believed = weights.mean(axis=1, dtype=np.float64)[:, None]
     S64 = found.astype(np.float64)

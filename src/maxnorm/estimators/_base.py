@@ -673,8 +673,8 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
         """Return the score of each sample.
 
         With ``center`` or ``scale`` it is the log-likelihood of the observed entries, as for scikit-learn's
-        ``PCA``; otherwise it is minus the loss in Eq. (2.9). The higher the score, the better the sample fits
-        the model; unusual samples have low scores.
+        ``PCA``, except that entries may be gross errors; otherwise it is minus the loss in Eq. (2.9). The
+        higher the score, the better the sample fits the model; unusual samples have low scores.
 
         Parameters
         ----------
@@ -691,8 +691,8 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
     def score(self, X: Samples, y: object = None) -> float:
         """Return the mean of :meth:`score_samples`.
 
-        The log-likelihood of held-out samples finds the rank. The loss does not: it always falls with the
-        rank, so that it compares samples only.
+        The log-likelihood of held-out samples finds the rank, also if some of their entries are gross errors.
+        The loss does not: it always falls with the rank, so that it compares samples only.
 
         Parameters
         ----------
