@@ -60,7 +60,8 @@ def read_wide(model: FactorModel, T: Array, observed: Mask, max_iter: int, readi
     """
     accuracy = (SHARED_SWEEPS.applying[0], max_iter)
     deviation = np.where(observed, T - model.location - reading.R @ model.loadings.T, 0.0)
-    bulk = row_scales(deviation / np.sqrt(model.noise))[0]
+    largest = SHARED_SWEEPS.largest
+    bulk = row_scales(np.clip(deviation / np.sqrt(model.noise), -largest, largest))[0]
     misfit = np.flatnonzero(bulk > SHARED_SWEEPS.misfit)
     if len(misfit):
         again = explain(

@@ -188,3 +188,16 @@ def test_missing_entries_are_predicted():
     hidden = np.random.default_rng(0).random(X.shape) < 0.3
     error = (fitted(np.where(hidden, np.nan, X), 3)[1] - low_rank)[hidden]
     assert np.sqrt(np.mean(error**2)) < 0.05 * low_rank.std()
+
+
+def test_distances_of_samples_without_noise_are_finite():
+    """Spare components of exact data make the information of a sample nearly singular."""
+    rng = np.random.default_rng(0)
+    loadings = rng.standard_normal((30, 1)) @ rng.standard_normal((1, 12)) * 1e3
+    model = FactorModel(
+        Gauge(np.zeros(30), np.ones(30)), np.column_stack([loadings, np.zeros(30)]), np.full(30, 1e-8)
+    )
+    T = rng.standard_normal((5, 12)) @ loadings.T
+    distance, log_determinant, _ = model.distances(T, np.ones(T.shape, dtype=bool))
+    assert np.isfinite(distance).all()
+    assert np.isfinite(log_determinant).all()

@@ -40,6 +40,7 @@ GROSS_ERROR = 3.0  # a gross error has at least this many standard deviations of
 # Precisions of the prior of the location, in units of the gauge: if it is learnt, and if it stays zero.
 LOCATION_PRECISION, FIXED_PRECISION = 1e-3, 1e12
 LEAST_VARIATION = 0.01  # variance of the logarithms of the noise variances that is always allowed for
+ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # errors of an eigenvalue, in units of the sum of all
 NEGLIGIBLE_WEIGHT = 1e-3  # of an entry, which is taken as zero
 ANNEALING = (0.1, 0.01)  # the first noise, in units of the signal, and the factor by which it falls
 UNDAMPED = 10  # iterations after which the changes of weights are damped more and more
@@ -305,7 +306,11 @@ class FactorModel:
             information = (L.T @ whitened + np.eye(d))[None]
         else:
             information = symmetric((observed / self.noise) @ products(L), d) + np.eye(d)
-        root = np.linalg.cholesky(information)
+        try:
+            root = np.linalg.cholesky(information)
+        except np.linalg.LinAlgError:  # without noise, the rounding errors exceed the identity matrix
+            slack = ROUNDING * np.trace(information, axis1=1, axis2=2)
+            root = np.linalg.cholesky(information + slack[:, None, None] * np.eye(d))
         solved = np.linalg.solve(root, linear[:, :, None])[:, :, 0]
         squares = np.einsum("ij,ij->i", deviations, deviations / self.noise)
         distance = np.maximum(squares - np.einsum("ij,ij->i", solved, solved), 0.0)

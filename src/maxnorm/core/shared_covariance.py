@@ -40,6 +40,7 @@ class SweepRule:
     misfit: float = 1.5  #: and from which a sample that is read counts as badly fitted,
     lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many
     largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
+    unlimited: float = 1e24  #: multiple of a residual that no other residual exceeds
     large_basis: int = 10_000  #: entries of the loadings from which sweeps are made in single precision
 
 
@@ -181,7 +182,7 @@ def judge(
     prediction, and if its leverage on that is h, a clean entry has a residual of variance 1 - h.
     """
     p = residual.shape[1]
-    quartile = row_scales(residual, reach=np.inf)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
+    quartile = row_scales(residual, reach=SWEEPS.unlimited)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
     bulk = lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
     believed = weights.mean(axis=1, dtype=np.float64)[:, None]
     leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
