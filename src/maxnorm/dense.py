@@ -46,7 +46,6 @@ SLICE_ENTRIES = 2**19  # entries of a batch that are measured at a time where me
 SETTLED, LEARNING_WORK = 10, 2**13
 # Components per feature, with more of which a sample without uncertainty is fitted with its gross errors.
 MANY_COMPONENTS = 0.125
-NEGLIGIBLE_RESIDUAL = 1e-3  # in units of the entries; a basis with a smaller one is good, even if it improves
 MODEL_WORK = 2**16  # the same with many components
 APPLYING_WORK = 2**17  # p d^2 of samples with covariances of their own, to which a model is applied
 SOME_FEATURES = 1000  # whose rank is that of all features, if these are more
@@ -622,13 +621,12 @@ def without_negligible_rows(Z: Array) -> Array:
 def is_settled(state: State) -> bool:
     """Return whether samples are explained by the factor model while learning.
 
-    The basis must be good enough, and so small that the model costs little more than the paper's problem.
+    It must be so small that it costs little more than the paper's problem. Learning has then begun with
+    rounds over the first samples, so that the model is good even if the residual goes on falling. The
+    paper's encoder would fit gross errors with spare components.
     """
     p, d = state.L.shape
-    if state.time < SETTLED * d or not is_affordable(p, d):
-        return False
-    scales = state.scales
-    return scales.falling() < 0.5 or scales.residual_scale < NEGLIGIBLE_RESIDUAL * scales.entry_scale
+    return state.time >= SETTLED * d and is_affordable(p, d)
 
 
 def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple[Contribution, Encoding]:

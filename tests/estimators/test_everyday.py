@@ -540,3 +540,15 @@ def test_errors_of_the_size_of_the_signal_are_found_in_samples_with_many_feature
     parts = MaxNormDecomposition(rank, **EVERYDAY).partial_fit(X).decompose(X)
     assert np.linalg.norm(parts.low_rank - clean) < 0.12 * np.linalg.norm(clean)
     assert np.mean(parts.noise[~wrong] != 0) < 0.01
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_spare_components_do_not_learn_gross_errors_in_one_pass(seed):
+    rng = np.random.default_rng(seed)
+    clean = rng.standard_normal((4000, 5)) @ rng.standard_normal((5, 50))
+    X = clean + 0.05 * clean.std() * rng.standard_normal(clean.shape)
+    X = np.where(rng.random(X.shape) < 0.1, rng.uniform(-50.0, 50.0, X.shape), X)
+    model = MaxNormDecomposition(25, **EVERYDAY)
+    for start in range(0, len(X), 1000):
+        model.partial_fit(X[start : start + 1000])
+    assert error(model.decompose(X).low_rank, clean) < 0.025
