@@ -47,9 +47,7 @@ class CrowdedRule:
     components: float = 0.19  #: per entry that is believed, with more of which samples are crowded
     few: int = 10  #: samples per component, with fewer of which there are rounds in any case
     least: int = 2  #: samples per component, with fewer of which there are none before the end of a stream
-    few_work: float = (
-        2.0**26
-    )  #: product of samples, features and components up to which they are made for few
+    few_work: float = 2.0**26  #: most samples times features times components of such rounds
     trimmed: float = 4.0  #: deviations within which an entry is believed before anything is known
     rows: int = 64  #: samples per component that are used,
     entries: int = 2**21  #: at most as many as have so many entries

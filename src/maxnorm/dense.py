@@ -199,7 +199,8 @@ class DenseLearner(Learner):
         is_end = last and len(rows) < crowded.CROWDED.few * d
         if is_end or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
             return crowded.first_rows(p, d)
-        return len(first) if crowded.are_few(len(first), p, d) else 0
+        n_first = min(len(first), crowded.first_rows(p, d))
+        return n_first if crowded.are_few(n_first, p, d) else 0
 
     def choose_rank(self, state: State, sample: Batch) -> State:
         """Return the first state with the rank that a sample asks for.
@@ -297,10 +298,8 @@ class DenseLearner(Learner):
         settings = replace(
             settings, model=model, is_shared=True, start=R, forgetting=0.0, noise_forgetting=0.0
         )
-        believed = crowded.believed_entries(batch, state.gauge)
-        if not crowded.is_crowded(
-            state.L.shape[1], believed
-        ):  # later samples are learnt from in the usual way
+        # Unless samples are crowded, later ones are learnt from in the usual way.
+        if not crowded.is_crowded(state.L.shape[1], crowded.believed_entries(batch, state.gauge)):
             state = replace(state, first_rows=0)
         return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
 
@@ -310,12 +309,15 @@ class DenseLearner(Learner):
         purity = state.purity if self.is_everyday and not is_drifting else 0.0
         noise, automatic = learning_noise(self.noise_at(state), purity), self.max_iter == "auto"
         forgetting = forgetting_at(self.forgetting, state, noise)
+        is_auto = self.forgetting == "auto"
         is_shared = state.first_rows > 0
         is_explained = is_shared or (self.half_life is None and is_settled(state))
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,
-            forgetting=(1.0 - purity) * forgetting if self.forgetting == "auto" else forgetting,
+            forgetting=(1.0 - purity) * forgetting
+            if is_auto
+            else forgetting,  # in pure noise, all count alike
             noise_forgetting=forgetting,
             half_life=self.half_life,
             tol=self.tol,

@@ -427,9 +427,8 @@ class FactorModel:
             np.log(2.0 * np.pi * self.noise) + (deviation**2 + unsure) / self.noise
         )
         gross = math.log(self.gross_share) + log_density(deviation, self.noise + self.gross_variance)
-        sums: Array = np.where(observed, W * clean + (1.0 - W) * gross + entr(W) + entr(1.0 - W), 0.0).sum(
-            axis=1
-        )
+        entries = np.where(observed, W * clean + (1.0 - W) * gross + entr(W) + entr(1.0 - W), 0.0)
+        sums: Array = entries.sum(axis=1)
         return sums
 
     def evidence(self, sums: FactorSums) -> float:

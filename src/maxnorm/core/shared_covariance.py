@@ -34,11 +34,9 @@ class SweepRule:
     leaving: float = 0.25  #: share of the samples that must be finished for sweeps to go on without them
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
-    lenient: float = (
-        0.8  #: robust scales of the residual of a sample that its entries are judged by at least,
-    )
-    misfit: float = 1.5  #: and from which a sample that is read counts as badly fitted,
-    lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many
+    lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
+    misfit: float = 1.5  #: the same scale, from which a sample that is read counts as badly fitted,
+    lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many of them
     largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
     unlimited: float = 1e24  #: multiple of a residual that no other residual exceeds
     large_basis: int = 10_000  #: entries of the loadings from which sweeps are made in single precision

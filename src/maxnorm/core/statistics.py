@@ -146,6 +146,7 @@ class SufficientStatistics:
 
         The sums that noise variances are learnt from are multiplied by ``residuals``, if it is given.
         """
+        kept = factor if residuals is None else residuals
         return SufficientStatistics(
             A=factor * self.A,
             B=factor * self.B,
@@ -156,9 +157,7 @@ class SufficientStatistics:
             grams=None if self.grams is None else factor * self.grams,
             means=None if self.means is None else factor * self.means,
             t=None if self.t is None else factor * self.t,
-            residuals=None
-            if self.residuals is None
-            else (factor if residuals is None else residuals) * self.residuals,
+            residuals=None if self.residuals is None else kept * self.residuals,
         )
 
     def location(self, L: Array) -> Array | None:
