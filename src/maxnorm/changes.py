@@ -14,6 +14,7 @@ import numpy as np
 from maxnorm.core.basis import random_basis
 from maxnorm.core.drift import DRIFT, Change, Drift, Kind, remaining_share
 from maxnorm.core.linalg import RANK_TOLERANCE
+from maxnorm.core.precision import DOUBLE
 from maxnorm.core.state import Contribution, Decay, Selection, State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -100,9 +101,7 @@ def follow_drift(
     """
     drift = drift.with_levels(np.asarray(added.levels), added.excess)
     seen, new, L = state.statistics, added.statistics, state.L.astype(np.float64, copy=False)
-    # The norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
-    increment = basis_gradient(new, L, location) - basis_gradient(seen, L, location)
-    increment[:, :-1] = outside_of_span(increment[:, :-1], L)
+    increment = basis_increment(new, seen, L, location)
     is_improving = state.time < DRIFT.young or state.scales.falling() > DRIFT.improving
     share, drift = remaining_share(
         drift,
@@ -140,23 +139,31 @@ def hold_noise_variances(state: State, added: Contribution) -> Contribution:
     return replace(added, statistics=replace(added.statistics, residuals=residuals))
 
 
-def basis_gradient(seen: SufficientStatistics, L: Array, location: Array | None) -> Array:
-    """Return the mean product of the residuals of samples with their coefficients and with one.
+def basis_increment(
+    new: SufficientStatistics, seen: SufficientStatistics, L: Array, location: Array | None
+) -> Array:
+    """Return the change of the basis, and in the last column of the location, that new samples suggest.
 
-    The products with the coefficients lack the term L A, which is within the span of the basis.
+    It is the mean product of the residuals of samples with their coefficients and with one, of new samples
+    less that of earlier ones. The products with the coefficients lack what is within the span of the basis:
+    the norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
     """
-    products = np.column_stack([seen.B, np.zeros(len(L))])
-    if location is not None and seen.t is not None:
-        products[:, :-1] -= np.outer(location, seen.r)
-        products[:, -1] = seen.t - seen.weight * location - L @ seen.r
-    products /= seen.weight
-    return products
+    products = new.B / new.weight
+    products -= seen.B / seen.weight
+    increment = np.zeros((len(L), L.shape[1] + 1))
+    if location is not None and new.t is not None and seen.t is not None:
+        r = new.r / new.weight - seen.r / seen.weight
+        products -= np.outer(location, r)
+        increment[:, -1] = new.t / new.weight - seen.t / seen.weight - L @ r
+    increment[:, :-1] = outside_of_span(products, L)
+    return increment
 
 
 def outside_of_span(X: Array, L: Array) -> Array:
     """Return the columns of X without their projections onto the span of the basis L."""
-    inverse = np.linalg.pinv(L.T @ L, rcond=RANK_TOLERANCE**2, hermitian=True)
-    rest: Array = X - L @ (inverse @ (L.T @ X))
+    gram = L.T @ L
+    gram[np.diag_indices_from(gram)] += RANK_TOLERANCE**2 * max(float(np.trace(gram)), DOUBLE.negligible)
+    rest: Array = X - L @ np.linalg.solve(gram, L.T @ X)
     return rest
 
 

@@ -33,6 +33,18 @@ class Start(NamedTuple):
     rounds: int
 
 
+class Stop(NamedTuple):
+    """When rounds stop."""
+
+    negligible: float  #: variance of the noise, in units of that of the entries, below which they stop
+    compared: float  #: the same while starts are compared; with less, the other starts are not tried
+    steady: float  #: relative change of the noise and of the share of gross errors below which they stop
+
+
+FINAL = Stop(1e-5, 1e-5, 1e-3)
+ROUGH = Stop(1e-4, 1e-3, 0.05)  # if later samples are learnt from in the usual way, which improves the basis
+
+
 class FirstFit(NamedTuple):
     """A model of the first samples, and the coefficients that they have in it."""
 
@@ -58,10 +70,9 @@ class CrowdedRule:
     hardly_any: float = 0.01  #: share of gross errors; with fewer, it is also tried whether there are none
     growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
     sweeps: int = 4  #: of a round, from the coefficients of the round before
+    longest_step: float = 1.8  #: in units of the step of expectation maximisation, which converges below 2
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
     work: float = 2.0**32  #: in between as many as have this product of samples, features and components
-    negligible: float = 1e-5  #: variance of the noise, in units of that of the entries, to stop at
-    steady: float = 1e-3  #: relative change of the noise and of the share of gross errors to stop at
 
 
 CROWDED = CrowdedRule()
@@ -105,14 +116,17 @@ class FirstSamples:
     sample_weight: Array
     is_robust: bool
     center: bool
+    stop: Stop = FINAL
 
     @classmethod
-    def of(cls, rows: Batch, gauge: Gauge, *, is_robust: bool, center: bool) -> FirstSamples:
+    def of(
+        cls, rows: Batch, gauge: Gauge, *, is_robust: bool, center: bool, stop: Stop = FINAL
+    ) -> FirstSamples:
         """Return the samples of a batch."""
         Z, mask = rows.dense()
         observed = np.ones(Z.shape, dtype=np.bool_) if mask is None else mask
         weight = rows.weighted(np.ones(len(Z)))
-        return cls(gauge, gauge.standardise(Z, mask), observed, weight, is_robust, center)
+        return cls(gauge, gauge.standardise(Z, mask), observed, weight, is_robust, center, stop)
 
     def __getitem__(self, rows: slice) -> FirstSamples:
         return replace(
@@ -138,11 +152,12 @@ class FirstSamples:
         if n_out < CROWDED.least_held_out or not self.is_robust:
             start = CROWDED.starts[0]
             return part.improve(part.first_model(n_components, start), start.rounds).model
-        fitted, judge = part[n_out:], part[:n_out]
+        comparing = self.stop._replace(negligible=self.stop.compared)
+        fitted, judge = replace(part[n_out:], stop=comparing), part[:n_out]
         models: list[FactorModel] = []
         for start in CROWDED.starts:
             models.append(fitted.improve(fitted.first_model(n_components, start), start.rounds).model)
-            if float(np.median(models[-1].noise)) < CROWDED.negligible:
+            if float(np.median(models[-1].noise)) < comparing.negligible:
                 return models[-1]
         best = max(models, key=judge.evidence)
         if best.gross_share > CROWDED.hardly_any:
@@ -183,7 +198,11 @@ class FirstSamples:
             statistics = sum_up(
                 known, self.T, self.observed, known.R, L, same, L, self.sample_weight, center=self.center
             )
-            state = State(most_likely_basis(statistics.centred(), L), statistics, gauge=self.gauge)
+            basis = most_likely_basis(statistics.centred(), L)
+            if R is not None:  # entries that are not believed are predicted by the basis, and hold it back
+                believed = float(known.weights.mean())
+                basis = L + min(1.0 / max(believed, 1e-300), CROWDED.longest_step) * (basis - L)
+            state = State(basis, statistics, gauge=self.gauge)
             before, model = model, state.model_of_sums
             model = replace(model, gross_share=min(model.gross_share, most_share))
             # The next model has coefficients of variance one.
@@ -191,7 +210,7 @@ class FirstSamples:
             R = known.R @ (root / np.maximum(np.einsum("ij,ij->j", root, root), 1e-300))
             change = abs(float(np.median(model.noise / before.noise)) - 1.0)
             change = max(change, abs(model.gross_share / before.gross_share - 1.0))
-            if change < CROWDED.steady or float(np.median(model.noise)) < CROWDED.negligible:
+            if change < self.stop.steady or float(np.median(model.noise)) < self.stop.negligible:
                 break
         assert R is not None
         return FirstFit(model, R)

@@ -19,7 +19,7 @@ from maxnorm.core.drift import DRIFT, Drift, Watch, Watched
 from maxnorm.core.encoding import Encoding, encode
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge, Scaling
-from maxnorm.core.linalg import row_norms, row_scales
+from maxnorm.core.linalg import quantile, row_norms, row_scales
 from maxnorm.core.noise import (
     NOISES,
     CappedL1,
@@ -35,7 +35,7 @@ from maxnorm.core.scales import Scales
 from maxnorm.core.state import Contribution, Decay, Selection, State, accumulate, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
-from maxnorm.crowded import FirstSamples
+from maxnorm.crowded import CROWDED, FINAL, ROUGH, FirstSamples
 from maxnorm.factor_steps import NO_WATCH, change_after, encode_by_model, measure_by_model, score_by_model
 from maxnorm.learner import OVERFLOW, Learner
 from maxnorm.variational import ROUNDS, WORK_PER_ENTRY, Rounds, spread_rows, work_per_row
@@ -196,7 +196,7 @@ class DenseLearner(Learner):
             return 0
         assert state.gauge is not None
         first = rows[: defaults.gauge_rows(p)]
-        is_end = last and len(rows) < crowded.CROWDED.few * d
+        is_end = last and len(rows) < CROWDED.few * d
         if is_end or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
             return crowded.first_rows(p, d)
         n_first = min(len(first), crowded.first_rows(p, d))
@@ -289,8 +289,11 @@ class DenseLearner(Learner):
         """Return the state with the basis that rounds over the first samples find, and their settings."""
         assert state.gauge is not None
         is_robust = self.noise != "none"
-        samples = FirstSamples.of(batch, state.gauge, is_robust=is_robust, center=self.center)
-        model, R = samples.fit(state.L.shape[1])
+        rank, is_end = state.L.shape[1], len(batch) < state.first_rows
+        is_crowded = crowded.is_crowded(rank, crowded.believed_entries(batch, state.gauge))
+        stop = FINAL if is_crowded or is_end else ROUGH
+        samples = FirstSamples.of(batch, state.gauge, is_robust=is_robust, center=self.center, stop=stop)
+        model, R = samples.fit(rank)
         known = replace(state, scales=defaults.first_scales(samples.T, samples.observed, None))
         # The basis has the norm at which coefficients are well within the ball of the max-norm.
         scale = 2.0 * math.sqrt(model.n_components) if self.norm == "max" else 1.0
@@ -299,7 +302,7 @@ class DenseLearner(Learner):
             settings, model=model, is_shared=True, start=R, forgetting=0.0, noise_forgetting=0.0
         )
         # Unless samples are crowded, later ones are learnt from in the usual way.
-        if not crowded.is_crowded(state.L.shape[1], crowded.believed_entries(batch, state.gauge)):
+        if not is_crowded:
             state = replace(state, first_rows=0)
         return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
 
@@ -460,7 +463,7 @@ class DenseLearner(Learner):
             return max(1, min(many, affordable)) if affordable >= few else None
         given = int(self.n_components or defaults.default_components(n_features))
         # With many components and few samples, rounds with shared covariances come further in the same time.
-        are_few = n_samples < crowded.CROWDED.few * given <= crowded.CROWDED.few * n_features
+        are_few = n_samples < CROWDED.few * given <= CROWDED.few * n_features
         if are_few and given > ROUNDS.affordable_components(ROUNDS.rows, n_features):
             return None
         return given if given <= affordable else None
@@ -692,7 +695,7 @@ def measure(batch: Batch, L: Array, settings: DenseSettings, time: int) -> tuple
             )
             statistics = replace(statistics, residuals=residuals)
     decay = Decay.after(time, now, settings.forgetting, settings.noise_forgetting, settings.half_life)
-    free_norm = float(np.quantile(code.free_norm, 0.9))
+    free_norm = quantile(code.free_norm, 0.9)
     contribution = Contribution(
         n_samples,
         len(Z),

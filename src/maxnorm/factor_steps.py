@@ -14,7 +14,7 @@ from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.drift import Kind, Watch, Watched
 from maxnorm.core.encoding import Encoding
 from maxnorm.core.factor_model import FactorModel, Posterior
-from maxnorm.core.linalg import row_norms, row_scales, symmetric, upper_triangle
+from maxnorm.core.linalg import quantile, row_norms, row_scales, symmetric, upper_triangle
 from maxnorm.core.scales import Scales
 from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
 from maxnorm.core.shared_covariance import SharedPosterior, explain, sample_evidence
@@ -172,17 +172,16 @@ class FullPosterior(NamedTuple):
         """Predicted entries, in units of the gauge."""
         return self.known.fitted
 
-    def uncertainty(self, sample_weight: Array, L: Array, root: Array) -> tuple[Array, Array]:
-        """Return what the uncertainty of coefficients adds to the sums A and B."""
+    def uncertainty(
+        self, sample_weight: Array, L: Array, root: Array, loadings: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return what the uncertainty of coefficients adds to A, to B and to the squared residuals."""
         d = L.shape[1]
         left, right = upper_triangle(d)
         S = (root @ self.known.S @ root.T)[:, left, right] * sample_weight[:, None]
         imputed = np.einsum("ijk,ik->ij", symmetric((1.0 - self.weights).T @ S, d), L)
-        return symmetric(S.sum(axis=0)[None], d)[0], imputed
-
-    def spread(self, loadings: Array) -> Array:
-        """Return the variances of the predictions that are due to the coefficients."""
-        return self.known.spread
+        squares = sample_weight @ (self.weights * self.known.spread)
+        return symmetric(S.sum(axis=0)[None], d)[0], imputed, squares
 
 
 def sum_up(
@@ -224,22 +223,22 @@ def sum_up(
         Whether to sum up what the location is learnt from.
     """
     W = known.weights
-    targets = W * T + (1.0 - W) * known.fitted
+    deviation = T - known.fitted
+    believed = W * deviation
+    targets = known.fitted + believed
     statistics = SufficientStatistics.from_batch(targets, R, np.zeros(len(T)), sample_weight, center=center)
-    moments, imputed = known.uncertainty(sample_weight, L, root)
-    deviation = np.where(observed, T - known.fitted, 0.0)
-    clean = W * deviation**2
+    moments, imputed, squares = known.uncertainty(sample_weight, L, root, loadings)
+    deviation *= observed
+    believed *= deviation
+    clean, n_clean = sample_weight @ believed, sample_weight @ W
+    total = sample_weight @ np.square(deviation, out=deviation)
+    n_observed = sample_weight @ observed
     return replace(
         statistics,
         A=statistics.A + moments,
         B=statistics.B + imputed,
         residuals=np.column_stack(
-            [
-                sample_weight @ (clean + W * known.spread(loadings)),
-                sample_weight @ W,
-                sample_weight @ (deviation**2 - clean),
-                sample_weight @ (observed - W),
-            ]
+            [clean + squares, n_clean, np.maximum(total - clean, 0.0), np.maximum(n_observed - n_clean, 0.0)]
         ),
     )
 
@@ -313,7 +312,7 @@ def measure_by_model(
     )
     E = np.where(known.weights < 0.5, deviation, 0.0)
     decay = Decay.after(time, now, forgetting, noise_forgetting, half_life)
-    norm = float(np.quantile(row_norms(R), 0.9))
+    norm = quantile(row_norms(R), 0.9)
     return Contribution(
         n_samples,
         len(T),

@@ -32,9 +32,11 @@ def test_the_posterior_of_complete_samples_without_errors_is_exact(seed, d):
     exact = model.expect(T, observed.astype(float))
     np.testing.assert_allclose(known.R, exact.R, atol=1e-8)
     np.testing.assert_allclose(known.spread(model.loadings), exact.spread, atol=1e-8)
-    covariance, imputed = known.uncertainty(np.ones(len(T)), model.loadings, np.eye(d))
-    np.testing.assert_allclose(covariance, exact.S.sum(axis=0), atol=1e-7)
+    weight = np.linspace(0.5, 1.5, len(T))
+    covariance, imputed, squares = known.uncertainty(weight, model.loadings, np.eye(d), model.loadings)
+    np.testing.assert_allclose(covariance, np.tensordot(weight, exact.S, 1), atol=1e-7)
     np.testing.assert_allclose(imputed, 0.0, atol=1e-12)
+    np.testing.assert_allclose(squares, weight @ exact.spread, atol=1e-7)
 
 
 def test_the_means_are_exact_if_entries_are_missing():

@@ -31,7 +31,7 @@ class SweepRule:
 
     applying: int = 1000  #: to apply a model: enough to reach the tolerance
     learning: tuple[int, int] = (3, 30)  #: to learn, in a poor and in a good basis
-    learning_tol: float = 0.01  #: to learn, a step this small against the residual is enough
+    learning_tol: float = 0.03  #: to learn, a step this small against the residual is enough
 
 
 @dataclass(frozen=True)

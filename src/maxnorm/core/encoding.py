@@ -25,7 +25,7 @@ FOLLOWING_SWEEPS, GROWING_SWEEPS = 20, 30
 Influence = Callable[[Array, Mask | None, Array | None, int, Array], tuple[Array, Array, Array | None]]
 
 # With a basis of at least this many entries, products take most of the time, and single precision halves it.
-LARGE_BASIS = 10_000
+LARGE_BASIS = 2_000
 
 LARGEST_TOLERANCE = 1e6  # a larger one has the same effect, and its products might overflow
 

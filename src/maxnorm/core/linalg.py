@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from maxnorm.core.precision import range_of
-from maxnorm.core.types import Array, Index
+from maxnorm.core.types import Array, Index, Mask
 
 RANK_TOLERANCE = 1e-6
 """Singular values below this fraction of the largest one are treated as zero.
@@ -22,6 +22,9 @@ RANK_TOLERANCE = 1e-6
 They are computed from a Gram matrix, which squares the condition number: in double precision its
 eigenvectors are meaningless for singular values below about 1e-8 times the largest.
 """
+
+WELL_CONDITIONED = 1e-4
+"""Quotient of the least and the largest singular value from which a Gram matrix has accurate eigenvectors."""
 
 SECULAR_TOLERANCE = 1e-11
 """Relative accuracy to which the norm equals the radius in a solution of the secular equation."""
@@ -69,6 +72,11 @@ def row_norms(X: Array) -> Array:
     return np.sqrt(np.einsum("ij,ij->i", X, X))
 
 
+def count_columns(mask: Mask) -> Array:
+    """Return the number of true entries in each column."""
+    return (np.ones(len(mask), np.float32) @ mask.astype(np.float32)).astype(np.float64)
+
+
 def soft_threshold(V: Array, threshold: float) -> Array:
     """Return ``sign(v) * max(|v| - threshold, 0)`` for each entry v of V.
 
@@ -108,6 +116,19 @@ def thin_svd(L: Array) -> tuple[Array, Array, Array]:
     sigma, V = sigma[keep], V[:, keep]
     U = L64 @ (V / sigma)
     return U.astype(L.dtype, copy=False), sigma * largest, V
+
+
+def complete_svd(X: Array) -> tuple[Array, Array, Array]:
+    """Return the singular value decomposition ``X = U diag(sigma) V^T`` with all singular values.
+
+    X has at least as many rows as columns. If it is well conditioned, the decomposition follows from the
+    eigenvectors of ``X^T X``, in a third of the time of a general algorithm for many more rows than columns.
+    """
+    values, V = np.linalg.eigh(X.T @ X)
+    if not values[0] > WELL_CONDITIONED**2 * values[-1]:
+        return np.linalg.svd(X, full_matrices=False)
+    sigma = np.sqrt(values)
+    return X @ (V / sigma), sigma, V.T
 
 
 def ball_multipliers(C: Array, w: Array, radius: float, start: Array | None = None) -> Array:
@@ -248,13 +269,28 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
         magnitudes = magnitudes[magnitudes > tiny]
     if not magnitudes.size:
         return 0.0
-    low, middle = magnitudes.size // 4, magnitudes.size // 2
-    magnitudes.partition((low, middle))
+    low = magnitudes.size // 4
+    magnitudes.partition(low)
     quartile = float(magnitudes[low])
-    gross = float(np.mean(magnitudes > BULK.gross_error * quartile / GAUSSIAN_LOWER_QUARTILE))
+    beyond = np.count_nonzero(magnitudes > BULK.gross_error * quartile / GAUSSIAN_LOWER_QUARTILE)
+    gross = beyond / magnitudes.size
     if gross > BULK.majority:
+        middle = magnitudes.size // 2
+        magnitudes.partition(middle)
         return float(magnitudes[middle]) / GAUSSIAN_MEDIAN
     return quartile / _NORMAL.inv_cdf(0.5 + 0.125 / (1.0 - gross))
+
+
+def quantile(values: Array, level: float) -> float:
+    """Return a quantile of some numbers, interpolated linearly.
+
+    ``np.quantile`` has the same result for a vector without NaN, but takes ten times as long for a short one.
+    """
+    position = level * (len(values) - 1)
+    low = int(position)
+    high = min(low + 1, len(values) - 1)
+    ordered = np.partition(values, (low, high))
+    return float(ordered[low] + (position - low) * (ordered[high] - ordered[low]))
 
 
 @cache
@@ -295,16 +331,18 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
     magnitudes = np.abs(V if width <= limit else V[:, _sample_columns(width, limit)])
     n_used = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
-    zeros = np.zeros(len(V), dtype=np.intp)
     tiny = range_of(V.dtype).tiny
-    if not (magnitudes[:, 0] > tiny).all():
-        zeros = np.count_nonzero(magnitudes <= tiny, axis=1)
+    has_zeros = not (magnitudes[:, 0] > tiny).all()
+    zeros = np.count_nonzero(magnitudes <= tiny, axis=1) if has_zeros else np.zeros(len(V), dtype=np.intp)
     n_entries, rows = n_used - zeros, np.arange(len(V))
 
-    def quantile(level: float) -> Array:
+    def at(level: float) -> Array:
+        if not has_zeros:
+            return magnitudes[:, min(int(level * n_used), n_used - 1)]
         return magnitudes[rows, np.minimum(zeros + (level * n_entries).astype(np.intp), n_used - 1)]
 
-    scales = quantile(0.25) / GAUSSIAN_LOWER_QUARTILE
-    is_background = quantile(1.0 - BULK.majority) > reach * scales
-    scales = np.where(is_background, quantile(0.5) / GAUSSIAN_MEDIAN, scales)
+    scales = at(0.25) / GAUSSIAN_LOWER_QUARTILE
+    is_background = at(1.0 - BULK.majority) > reach * scales
+    if is_background.any():
+        scales = np.where(is_background, at(0.5) / GAUSSIAN_MEDIAN, scales)
     return scales, n_entries * (width / n_used)

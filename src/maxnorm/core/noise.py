@@ -221,7 +221,9 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
         return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
 
     def _lenient(self, V: Array) -> Array:
-        return np.broadcast_to(np.asarray(self.leniency, dtype=V.dtype), V.shape[1:]).copy()
+        if isinstance(self.leniency, np.ndarray):
+            return self.leniency.astype(V.dtype, copy=False)
+        return np.full(V.shape[1], self.leniency, V.dtype)
 
     def influence(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
         fast = compiled()

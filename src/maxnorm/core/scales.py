@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from maxnorm.core.linalg import robust_scale
+from maxnorm.core.linalg import count_columns, quantile, robust_scale
 from maxnorm.core.types import Array, Mask
 
 # Averages over the past and recent averages weight a sample seen at time t by these powers of t, which is
@@ -48,10 +48,10 @@ class Scales:
         if not scale:  # all samples are equal to the location
             return cls()
         left = n * math.log(max(robust_scale(residual), SMALLEST_RESIDUAL * scale))
-        noisy = np.count_nonzero(E, axis=0).astype(np.float64)
+        noisy = count_columns(E != 0.0)
         seen = np.full(Z.shape[1], n) if observed is None else observed.sum(axis=0, dtype=np.float64)
         share = float(noisy.sum() / seen.sum())
-        signed = noisy - 2.0 * np.count_nonzero(E < 0.0, axis=0)
+        signed = noisy - 2.0 * count_columns(E < 0.0)
         return cls(n * math.log(scale), left, noisy, seen, n, left, n * share, n, signed)
 
     @classmethod
@@ -111,7 +111,7 @@ class Scales:
         """
         seen = np.maximum(np.asarray(self.seen), 1e-300)
         share = np.asarray(counts) / seen
-        usual = float(np.median(share))
+        usual = quantile(np.atleast_1d(share), 0.5)
         excess = (share - usual) / (1.0 - usual) if usual < 1.0 else 0.0 * share
         return excess, np.sqrt(0.25 / seen)
 

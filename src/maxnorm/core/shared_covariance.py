@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from maxnorm.core.factor_model import FactorModel
-from maxnorm.core.linalg import GAUSSIAN_LOWER_QUARTILE, row_norms, row_scales
+from maxnorm.core.linalg import GAUSSIAN_LOWER_QUARTILE, complete_svd, row_norms, row_scales
 from maxnorm.core.types import Array, Mask
 
 
@@ -56,17 +56,22 @@ class SharedPosterior(NamedTuple):
     n_iter: NDArray[np.int_]  #: b, number of sweeps
     converged: Mask  #: b
 
-    def uncertainty(self, sample_weight: Array, L: Array, root: Array) -> tuple[Array, Array]:
-        """Return what the uncertainty of coefficients adds to the sums of r r^T and of z r^T.
+    def uncertainty(
+        self, sample_weight: Array, L: Array, root: Array, loadings: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return what the uncertainty of coefficients adds to A, to B and to the squared residuals.
 
-        The latter counts for entries that are not believed. The coefficients are multiplied by ``root`` to
-        obtain those in the basis L.
+        These are the sums of r r^T, of z r^T over entries that are not believed, and of the variances of the
+        predictions over those that are. The coefficients are multiplied by ``root`` to obtain those in the
+        basis L.
         """
         turned = root @ self.eigenvectors
         weighted = sample_weight[:, None] * self.variances
-        moments = (turned * weighted.sum(axis=0)) @ turned.T
-        imputed = ((1.0 - self.weights).T @ weighted * (L @ turned)) @ turned.T
-        return moments, imputed
+        total, believed = weighted.sum(axis=0), self.weights.T @ weighted
+        moments = (turned * total) @ turned.T
+        imputed = ((total - believed) * (L @ turned)) @ turned.T
+        squares = np.einsum("ij,ij->i", believed, (loadings @ self.eigenvectors) ** 2)
+        return moments, imputed, squares
 
     def spread(self, loadings: Array) -> Array:
         """Return the variances of the predictions that are due to the coefficients."""
@@ -109,7 +114,7 @@ def explain(
         Robust scales of the residual of a sample that its entries are judged by at least.
     """
     root = np.sqrt(model.noise)
-    U, sigma, Vt = np.linalg.svd(model.loadings / root[:, None], full_matrices=False)
+    U, sigma, Vt = complete_svd(model.loadings / root[:, None])
     working: Any = np.float32 if U.size >= SWEEPS.large_basis else np.float64
     Z = np.where(observed, np.clip((T - model.location) / root, -SWEEPS.largest, SWEEPS.largest), 0.0)
     Z, U, seen = Z.astype(working), U.astype(working), observed.astype(working)
@@ -182,7 +187,7 @@ def judge(
     p = residual.shape[1]
     quartile = row_scales(residual, reach=SWEEPS.unlimited)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
     bulk = lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
-    believed = weights.mean(axis=1, dtype=np.float64)[:, None]
+    believed = (weights @ np.ones(p, weights.dtype)).astype(np.float64)[:, None] / p
     leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
     variance = np.maximum(1.0 - np.minimum(leverage, SWEEPS.largest_leverage), bulk**2)
     ratio = model.gross_variance / float(np.median(model.noise)) / variance

@@ -23,6 +23,7 @@ from maxnorm.core.factor_model import (
     shrink_variances,
 )
 from maxnorm.core.gauge import Gauge
+from maxnorm.core.linalg import quantile
 from maxnorm.core.scales import PAST_POWER, RECENT_POWER, Scales
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array
@@ -143,7 +144,7 @@ class State:
         noise = shrink_variances(squares, counts)
         share = min(max(n_gross / max(n_gross + float(counts.sum()), 1e-300), LEAST_SHARE), MOST_SHARE)
         variance = float(gross.sum()) / n_gross if n_gross else 0.0
-        return noise, share, max(variance, GROSS_ERROR**2 * float(np.median(noise)), 1.0)
+        return noise, share, max(variance, GROSS_ERROR**2 * quantile(noise, 0.5), 1.0)
 
     @cached_property
     def purity(self) -> float:
@@ -155,7 +156,7 @@ class State:
         if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return 0.0
         noise, share, _ = self.noise_of_sums
-        ratio = self.scales.residual_scale**2 / float(np.median(noise))
+        ratio = self.scales.residual_scale**2 / quantile(noise, 0.5)
         least, most = LIKE_NOISE
         likeness = min(max((ratio - least) / (most - least), 0.0), 1.0)
         return max(1.0 - share / NOT_ALONE, 0.0) * likeness * (1.0 - self.scales.falling())
