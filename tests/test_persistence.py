@@ -296,13 +296,17 @@ def test_the_same_model_gives_the_same_bytes(saved):
 
 
 def test_models_saved_by_version_0_1_are_loaded_and_continue():
-    """The files hold models with waiting rows; the expected values are those of version 0.1."""
+    """The files hold models with waiting rows; the expected values are those of version 0.1.
+
+    Decompositions have since been learnt with a looser tolerance of the sweeps.
+    """
     data = Path(__file__).parent / "data"
     samples = make_corrupted_low_rank(60, 8, 2, corruption=0.1, random_state=0).X
     model = maxnorm.load(data / "v01-decomposition.maxnorm")
     assert (model.basis_update, model.n_samples_seen_) == ("exact", 45)
     model.partial_fit(samples[45:]).flush()
-    np.testing.assert_allclose(model.components_[0, :3], [-0.545524761, -1.671349634, 0.829221526])
+    expected = [-0.545524761, -1.671349634, 0.829221526]
+    np.testing.assert_allclose(model.components_[0, :3], expected, rtol=0.02)
     values = np.loadtxt(data / "v01-ratings.csv", delimiter=",")
     there = ~np.isnan(values)
     ratings = sp.csr_array((values[there], np.nonzero(there)), shape=values.shape)

@@ -8,15 +8,20 @@ Algorithm 1 whose batch is all of these samples, and whose sums replace those of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from maxnorm.core.batch import Batch
+from maxnorm.core.defaults import SWEEPS
+from maxnorm.core.encoding import encode
 from maxnorm.core.factor_model import LEAST_SHARE, SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
-from maxnorm.core.norms import anchored
+from maxnorm.core.linalg import row_scales
+from maxnorm.core.noise import CAPPED, CappedL1
+from maxnorm.core.norms import NuclearNorm, anchored
 from maxnorm.core.shared_covariance import evidence, explain
 from maxnorm.core.state import State
 from maxnorm.core.statistics import SufficientStatistics
@@ -38,11 +43,13 @@ class Stop(NamedTuple):
 
     negligible: float  #: variance of the noise, in units of that of the entries, below which they stop
     compared: float  #: the same while starts are compared; with less, the other starts are not tried
-    steady: float  #: relative change of the noise and of the share of gross errors below which they stop
+    steady_noise: float  #: relative change of this variance below which they stop,
+    steady_share: float  #: if the share of gross errors has changed by less than this as well
 
 
-FINAL = Stop(1e-5, 1e-5, 1e-3)
-ROUGH = Stop(1e-4, 1e-3, 0.05)  # if later samples are learnt from in the usual way, which improves the basis
+FINAL = Stop(1e-5, 1e-5, 1e-3, 1e-4)
+# If later samples are learnt from in the usual way, they improve the basis.
+ROUGH = Stop(1e-4, 1e-3, 0.05, 0.005)
 
 
 class FirstFit(NamedTuple):
@@ -59,7 +66,9 @@ class CrowdedRule:
     components: float = 0.19  #: per entry that is believed, with more of which samples are crowded
     few: int = 10  #: samples per component, with fewer of which there are rounds in any case
     least: int = 2  #: samples per component, with fewer of which there are none before the end of a stream
-    few_work: float = 2.0**26  #: most samples times features times components of such rounds
+    #: most samples times features times components of rounds from which a pass starts, with few samples and
+    #: with more
+    first_work: tuple[float, float] = (2.0**26, 2.0**22)
     trimmed: float = 4.0  #: deviations within which an entry is believed before anything is known
     rows: int = 64  #: samples per component that are used,
     entries: int = 2**21  #: at most as many as have so many entries
@@ -70,6 +79,8 @@ class CrowdedRule:
     hardly_any: float = 0.01  #: share of gross errors; with fewer, it is also tried whether there are none
     growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
     sweeps: int = 4  #: of a round, from the coefficients of the round before
+    probe: int = 60  #: samples by which it is judged whether the usual encoder suffices after the rounds
+    misread: float = 0.2  #: by how much its residuals may exceed those of the model, in units of the signal
     longest_step: float = 1.8  #: in units of the step of expectation maximisation, which converges below 2
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
     work: float = 2.0**32  #: in between as many as have this product of samples, features and components
@@ -97,13 +108,17 @@ def believed_entries(rows: Batch, gauge: Gauge) -> float:
     return float(np.count_nonzero(near)) / max(len(rows), 1)
 
 
-def are_few(n_samples: int, n_features: int, n_components: int) -> bool:
-    """Return whether rounds over so few first samples find a much better basis than one pass over them.
+def are_worthwhile(n_samples: int, n_features: int, n_components: int) -> bool:
+    """Return whether a pass starts from rounds over so many first samples.
 
-    With fewer than two samples per component there is little to find.
+    They find a better basis than one pass over these samples, and a much better one if these are few for each
+    component. With small arrays they do not take longer either. With fewer than two samples per component
+    there is little to find.
     """
-    is_between = CROWDED.least * n_components <= n_samples < CROWDED.few * n_components
-    return is_between and n_samples * n_features * n_components <= CROWDED.few_work
+    few, many = CROWDED.first_work
+    most_work = few if n_samples < CROWDED.few * n_components else many
+    is_enough = n_samples >= CROWDED.least * n_components
+    return is_enough and n_samples * n_features * n_components <= most_work
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +199,31 @@ class FirstSamples:
             center=self.center,
         )
 
+    def need_model(self, fit: FirstFit) -> bool:
+        """Return whether the usual encoder leaves much larger residuals than the model that was found.
+
+        If many entries are gross errors that are hardly larger than the signal, it cannot tell them from
+        other entries, and would spoil the basis.
+        """
+        if not self.is_robust:
+            return False
+        some, (model, R) = self[: CROWDED.probe], fit
+        Z = np.where(some.observed, some.T - model.location, 0.0)
+        signal = math.sqrt(float(np.vdot(model.loadings, model.loadings)) / len(model.loadings))
+        noise = CappedL1(CAPPED.influence * signal, CAPPED.cut * signal, components=model.n_components)
+        code = encode(
+            Z,
+            model.loadings,
+            some.observed,
+            norm=NuclearNorm(0.0),
+            noise=noise,
+            learning_tol=SWEEPS.learning_tol,
+            max_iter=SWEEPS.learning[1],
+        )
+        deviation = np.where(some.observed, Z - R[: CROWDED.probe] @ model.loadings.T, 0.0)
+        found, known = (float(np.median(row_scales(X)[0])) for X in (code.residual + code.E, deviation))
+        return found - known > CROWDED.misread * signal
+
     def improve(self, model: FactorModel, rounds: int, most_share: float = 1.0) -> FirstFit:
         """Return the model after so many rounds, or fewer if it no longer changes.
 
@@ -208,9 +248,12 @@ class FirstSamples:
             # The next model has coefficients of variance one.
             root = state.coefficient_root  # with orthogonal columns
             R = known.R @ (root / np.maximum(np.einsum("ij,ij->j", root, root), 1e-300))
-            change = abs(float(np.median(model.noise / before.noise)) - 1.0)
-            change = max(change, abs(model.gross_share / before.gross_share - 1.0))
-            if change < self.stop.steady or float(np.median(model.noise)) < self.stop.negligible:
+            noise, share = (
+                float(np.median(model.noise / before.noise)),
+                model.gross_share - before.gross_share,
+            )
+            is_steady = abs(noise - 1.0) < self.stop.steady_noise and abs(share) < self.stop.steady_share
+            if is_steady or float(np.median(model.noise)) < self.stop.negligible:
                 break
         assert R is not None
         return FirstFit(model, R)

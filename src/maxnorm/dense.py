@@ -200,7 +200,8 @@ class DenseLearner(Learner):
         if is_end or crowded.is_crowded(d, crowded.believed_entries(first, state.gauge)):
             return crowded.first_rows(p, d)
         n_first = min(len(first), crowded.first_rows(p, d))
-        return n_first if crowded.are_few(n_first, p, d) else 0
+        is_tracking = self.half_life is not None and n_first >= CROWDED.few * d
+        return n_first if crowded.are_worthwhile(n_first, p, d) and not is_tracking else 0
 
     def choose_rank(self, state: State, sample: Batch) -> State:
         """Return the first state with the rank that a sample asks for.
@@ -293,18 +294,19 @@ class DenseLearner(Learner):
         is_crowded = crowded.is_crowded(rank, crowded.believed_entries(batch, state.gauge))
         stop = FINAL if is_crowded or is_end else ROUGH
         samples = FirstSamples.of(batch, state.gauge, is_robust=is_robust, center=self.center, stop=stop)
-        model, R = samples.fit(rank)
+        fit = samples.fit(rank)
         known = replace(state, scales=defaults.first_scales(samples.T, samples.observed, None))
         # The basis has the norm at which coefficients are well within the ball of the max-norm.
-        scale = 2.0 * math.sqrt(model.n_components) if self.norm == "max" else 1.0
+        scale = 2.0 * math.sqrt(rank) if self.norm == "max" else 1.0
         settings = self.settings_at(known)
         settings = replace(
-            settings, model=model, is_shared=True, start=R, forgetting=0.0, noise_forgetting=0.0
+            settings, model=fit.model, is_shared=True, start=fit.R, forgetting=0.0, noise_forgetting=0.0
         )
-        # Unless samples are crowded, later ones are learnt from in the usual way.
-        if not is_crowded:
+        # Later samples are learnt from in the usual way if it is good enough for them.
+        if not is_crowded and not samples.need_model(fit):
             state = replace(state, first_rows=0)
-        return replace(state, L=(scale * model.loadings).astype(state.L.dtype)), settings
+        L = (scale * fit.model.loadings).astype(state.L.dtype)
+        return replace(state, L=L if L.any() else state.L), settings  # a basis of zeros would stay zero
 
     def settings_at(self, state: State) -> DenseSettings:
         """Return the settings that follow from a state."""
@@ -315,6 +317,8 @@ class DenseLearner(Learner):
         is_auto = self.forgetting == "auto"
         is_shared = state.first_rows > 0
         is_explained = is_shared or (self.half_life is None and is_settled(state))
+        if is_auto and self.half_life is None and self.is_everyday and not is_explained:
+            forgetting = max(forgetting, defaults.young_forgetting(state))
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,

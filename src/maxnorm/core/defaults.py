@@ -45,6 +45,8 @@ class ForgettingRule:
     steady: float = 0.5
     falling: float = 7.0
     gain: float = 1.0 / FAST_FALL  #: how strongly a fall of the residual counts
+    young: float = 5.0  #: at least, before so many samples, as far as the residual is unlike dense noise
+    young_samples: int = 1000
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,18 @@ def forgetting(scales: Scales, noise: Noise) -> float:
     is_l1 = not isinstance(noise, RowNoise | AdaptiveNoise)
     rule = L1_FORGETTING if is_l1 else FORGETTING
     return rule.steady + (rule.falling - rule.steady) * scales.falling(rule.gain)
+
+
+def young_forgetting(state: State) -> float:
+    """Return the least power of t by which samples are weighted while a stream is young.
+
+    If half of the entries are gross errors that are hardly larger than the signal, a basis that was found by
+    rounds over the first samples goes on improving, but the residual does not fall. If it is dense noise, an
+    average over all samples is best.
+    """
+    if not 0 < state.time < FORGETTING.young_samples:
+        return 0.0
+    return FORGETTING.young * (1.0 - state.likeness)
 
 
 def learning_sweeps(scales: Scales, noise: Noise) -> int:

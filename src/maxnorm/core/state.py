@@ -147,19 +147,28 @@ class State:
         return noise, share, max(variance, GROSS_ERROR**2 * quantile(noise, 0.5), 1.0)
 
     @cached_property
-    def purity(self) -> float:
-        """How certain it is that the residual is dense noise and little else, from 0 to 1.
+    def likeness(self) -> float:
+        """How much the residual is like dense noise, from 0 to 1; 0 in the units of the data.
 
-        There are few gross errors then, the residual does not fall, and the noise variances, which are means
-        over all samples, agree with its recent scale. It is zero in the units of the data.
+        The noise variances, which are means over all samples, then agree with its recent robust scale. If
+        many residuals are small and some are large, the basis is not right yet, or the data are exact.
         """
         if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return 0.0
-        noise, share, _ = self.noise_of_sums
-        ratio = self.scales.residual_scale**2 / quantile(noise, 0.5)
         least, most = LIKE_NOISE
-        likeness = min(max((ratio - least) / (most - least), 0.0), 1.0)
-        return max(1.0 - share / NOT_ALONE, 0.0) * likeness * (1.0 - self.scales.falling())
+        ratio = self.scales.residual_scale**2 / quantile(self.noise_of_sums[0], 0.5)
+        return min(max((ratio - least) / (most - least), 0.0), 1.0)
+
+    @property
+    def purity(self) -> float:
+        """How certain it is that the residual is dense noise and little else, from 0 to 1.
+
+        There are few gross errors then, and the residual does not fall.
+        """
+        if not self.likeness:
+            return 0.0
+        share = self.noise_of_sums[1]
+        return max(1.0 - share / NOT_ALONE, 0.0) * self.likeness * (1.0 - self.scales.falling())
 
     @property
     def clean_limits(self) -> tuple[Array, Array] | None:
