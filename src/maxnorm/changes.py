@@ -148,23 +148,23 @@ def basis_increment(
     less that of earlier ones. The products with the coefficients lack what is within the span of the basis:
     the norm keeps what the sums say of the basis from being zero, and moves the basis within its span.
     """
-    products = new.B / new.weight
-    products -= seen.B / seen.weight
     increment = np.zeros((len(L), L.shape[1] + 1))
+    products = np.divide(new.B, new.weight, out=increment[:, :-1])
+    products -= seen.B / seen.weight
     if location is not None and new.t is not None and seen.t is not None:
         r = new.r / new.weight - seen.r / seen.weight
         products -= np.outer(location, r)
         increment[:, -1] = new.t / new.weight - seen.t / seen.weight - L @ r
-    increment[:, :-1] = outside_of_span(products, L)
+    products -= L @ coordinates(products, L)
     return increment
 
 
-def outside_of_span(X: Array, L: Array) -> Array:
-    """Return the columns of X without their projections onto the span of the basis L."""
+def coordinates(X: Array, L: Array) -> Array:
+    """Return the coefficients of the projections of the columns of X onto the span of the basis L."""
     gram = L.T @ L
     gram[np.diag_indices_from(gram)] += RANK_TOLERANCE**2 * max(float(np.trace(gram)), DOUBLE.negligible)
-    rest: Array = X - L @ np.linalg.solve(gram, L.T @ X)
-    return rest
+    solution: Array = np.linalg.solve(gram, L.T @ X)
+    return solution
 
 
 def coefficient_metric(root: Array) -> Array:

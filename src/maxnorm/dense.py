@@ -322,9 +322,7 @@ class DenseLearner(Learner):
         return DenseSettings(
             norm=self.norm_at(state),
             noise=noise,
-            forgetting=(1.0 - purity) * forgetting
-            if is_auto
-            else forgetting,  # in pure noise, all count alike
+            forgetting=(1.0 - purity if is_auto else 1.0) * forgetting,  # in dense noise, all count alike
             noise_forgetting=forgetting,
             half_life=self.half_life,
             tol=self.tol,

@@ -63,3 +63,14 @@ def test_differences_within_their_errors_are_dropped():
     gauge = Gauge.of(X, None)
     assert np.array_equal(gauge.plausible(300).scale, gauge.scale)
     assert np.array_equal(gauge.plausible(300).centre, gauge.centre)
+
+
+@pytest.mark.parametrize("p", [40, 600])  # with many features, some of them show whether this is the case
+@pytest.mark.parametrize("share", [0.3, 0.4])
+def test_a_tolerant_location_withstands_errors_on_one_side(p, share):
+    rng = np.random.default_rng(0)
+    Z = 3.0 + rng.standard_normal((300, p)) + 1000.0 * (rng.random((300, p)) < share)
+    assert np.median(np.abs(Gauge.of(Z, None).centre - 3.0)) > 0.5
+    tolerant = Gauge.of(Z, None, tolerant=True)
+    assert np.quantile(np.abs(tolerant.centre - 3.0), 0.99) < 0.4
+    assert np.abs(np.log(tolerant.scale)).max() < 0.5

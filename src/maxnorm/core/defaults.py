@@ -61,7 +61,7 @@ class BatchRule:
     unexplained: int = 20  #: 1 / 20 while it is more than a tenth of the signal,
     falling: int = 60  #: and 1 / 60 while it is falling as well
     half_life: int = 20  #: and at most 1 / 20 of the half-life
-    entries: int = 2**17  #: and at most as many samples as have this many entries (a cache), or 25
+    entries: int = 2**18  #: and at most as many samples as have this many entries (a cache), or 25
     first: int = 25  #: least first batch, so that an object that rests in a few frames is not learnt
     least: int = 10  #: least batch
 

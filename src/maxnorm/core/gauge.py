@@ -9,7 +9,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from maxnorm.core.linalg import BULK, GAUSSIAN_LOWER_QUARTILE, GAUSSIAN_MEDIAN, robust_scale
+from maxnorm.core.linalg import (
+    BULK,
+    GAUSSIAN_LOWER_QUARTILE,
+    GAUSSIAN_MEDIAN,
+    robust_scale,
+    sample_columns,
+)
 from maxnorm.core.precision import range_of
 from maxnorm.core.types import Array, Mask
 
@@ -29,6 +35,7 @@ class ModeRule(NamedTuple):
     near: float = 3.0  #: deviations from the mode within which an entry belongs to the same part
     many: float = 0.25  #: share of such entries from which the median is not used
     most: float = 0.6  #: share of such entries up to which the others are not a background
+    features: int = 256  #: by which it is judged whether there are so many such entries
 
 
 MODE = ModeRule()
@@ -141,9 +148,31 @@ def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
     there : array of shape (p,)
         Number of entries of each feature.
     """
-    n = len(ordered)
     if float(np.median(there)) < MODE.entries:
         return None
+    some = sample_columns(ordered.shape[1], MODE.features)
+    part, there_of_part = ordered[:, some], there[some]
+    *_, far = scales_of_parts(part, modes(part, there_of_part), there_of_part)
+    if not MODE.many <= float(np.median(far)) <= MODE.most:
+        return None
+    centre = modes(ordered, there)
+    if not np.isfinite(centre).all():  # a feature without entries
+        return None
+    scale, _ = scales_of_parts(ordered, centre, there)
+    largest = np.where(there > 0, np.abs(quantile(ordered, there - 1)), 0.0)
+    largest = np.maximum(largest, np.abs(ordered[0]))
+    if not (scale > NEARLY_CONSTANT * largest).all():  # some features are nearly always the same
+        return None
+    # The median of the entries near the mode is more accurate.
+    near = np.abs(ordered - centre) <= MODE.near * scale
+    start, inside = np.argmax(near, axis=0), np.count_nonzero(near, axis=0)
+    centre = 0.5 * (quantile(ordered, start + (inside - 1) // 2) + quantile(ordered, start + inside // 2))
+    return Gauge(centre, scales_of_parts(ordered, centre, there)[0])
+
+
+def modes(ordered: Array, there: Array) -> Array:
+    """Return the middle of the shortest interval with a quarter of the entries, NaN if there are none."""
+    n = len(ordered)
     inside = np.maximum((MODE.inside * there).astype(np.intp), 1)
     first = np.arange(n)[:, None]
     width = np.where(
@@ -152,26 +181,12 @@ def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
         np.inf,
     )
     start = np.argmin(width, axis=0)
-    centre = 0.5 * (quantile(ordered, start) + quantile(ordered, start + inside))
-    if not np.isfinite(centre).all():  # a feature without entries
-        return None
-    used = np.arange(n)[:, None] < there
-    scale, far = scales_of_parts(ordered, centre, there, used)
-    if not MODE.many <= float(np.median(far)) <= MODE.most:
-        return None
-    largest = np.where(there > 0, np.abs(quantile(ordered, there - 1)), 0.0)
-    largest = np.maximum(largest, np.abs(ordered[0]))
-    if not (scale > NEARLY_CONSTANT * largest).all():  # some features are nearly always the same
-        return None
-    # The median of the entries near the mode is more accurate.
-    near = np.abs(ordered - centre) <= MODE.near * scale
-    start, inside = np.argmax(near, axis=0), np.count_nonzero(near & used, axis=0)
-    centre = 0.5 * (quantile(ordered, start + (inside - 1) // 2) + quantile(ordered, start + inside // 2))
-    return Gauge(centre, scales_of_parts(ordered, centre, there, used)[0])
+    return 0.5 * (quantile(ordered, start) + quantile(ordered, start + inside))
 
 
-def scales_of_parts(ordered: Array, centre: Array, there: Array, used: Mask) -> tuple[Array, Array]:
+def scales_of_parts(ordered: Array, centre: Array, there: Array) -> tuple[Array, Array]:
     """Return the scale of the part of each feature that is near its centre, and the share of the rest."""
+    used = np.arange(len(ordered))[:, None] < there
     magnitudes = np.sort(np.abs(ordered - centre), axis=0)
     quartile = quantile(magnitudes, there // 4)
     is_far = (magnitudes > MODE.far * quartile / GAUSSIAN_LOWER_QUARTILE) & used

@@ -294,7 +294,7 @@ def quantile(values: Array, level: float) -> float:
 
 
 @cache
-def _sample_columns(width: int, limit: int) -> NDArray[np.intp]:
+def sample_columns(width: int, limit: int) -> NDArray[np.intp]:
     """Return at most ``limit`` column indices in increasing order, always the same random ones.
 
     Columns at regular intervals would not be representative: if the rows are images, all of them might lie
@@ -328,7 +328,7 @@ def row_scales(V: Array, reach: float = 8.0, limit: int = 128) -> tuple[Array, A
         Numbers of non-zero entries, extrapolated from the entries that were used.
     """
     width = V.shape[1]
-    magnitudes = np.abs(V if width <= limit else V[:, _sample_columns(width, limit)])
+    magnitudes = np.abs(V if width <= limit else V[:, sample_columns(width, limit)])
     n_used = magnitudes.shape[1]
     magnitudes.sort(axis=1)  # faster than a partition at this width
     tiny = range_of(V.dtype).tiny
