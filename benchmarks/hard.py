@@ -283,6 +283,49 @@ def print_rotation(seeds):
     console.print(table)
 
 
+def make_rhythm(seed, p=80, d=30, n=5400, period=108, noise=0.05, share=0.05):
+    """Return a stream that repeats itself every day, at a strength that varies, and its low-rank part."""
+    rng = np.random.default_rng(seed)
+    phase, days = 2.0 * np.pi * np.arange(n)[:, None] / period, np.arange(n) // period
+    waves = np.hstack([wave(k * phase) for k in range(1, 6) for wave in (np.sin, np.cos)])
+    mixing = rng.standard_normal((waves.shape[1], d))
+    strength = np.exp(0.3 * rng.standard_normal((days[-1] + 1, d)))[days]
+    clean = (waves @ mixing) * strength / np.arange(1, d + 1) @ rng.standard_normal((d, p))
+    unit = clean.std()
+    X = clean + noise * unit * rng.standard_normal(clean.shape)
+    return clean, X + np.where(rng.random(X.shape) < share, unit * rng.uniform(-10.0, 10.0, X.shape), 0.0)
+
+
+def error_ahead(model, clean, X, step=54, first=1080):
+    """Return the relative error of the low-rank part of samples that the model has not learnt from yet."""
+    squares = total = 0.0
+    for start in range(0, len(X), step):
+        part = slice(start, start + step)
+        if start >= first:
+            squares += np.sum((model.decompose(X[part]).low_rank - clean[part]) ** 2)
+            total += np.sum(clean[part] ** 2)
+        model.partial_fit(X[part])
+    return float(np.sqrt(squares / total))
+
+
+def print_rhythm(seeds):
+    """Print what following changes costs in a stream with a rhythm, whose samples depend on each other."""
+    table = Table("components", *OURS, "ratios", "changes", title="error ahead: daily rhythm, 30 components")
+    for d in (5, 10, 20):
+        auto, without, changes = {title: [] for title in OURS}, {title: [] for title in OURS}, []
+        for seed in range(seeds):
+            clean, X = make_rhythm(seed)
+            for title, estimator in OURS.items():
+                model = estimator(d, random_state=0)
+                auto[title].append(error_ahead(model, clean, X))
+                without[title].append(error_ahead(estimator(d, drift=None, random_state=0), clean, X))
+                changes.append(len(model.changes_))
+        ratios = [f"{np.mean(auto[title]) / np.mean(without[title]):.2f}" for title in OURS]
+        means = [f"{np.mean(values):.4f}" for values in auto.values()]
+        table.add_row(str(d), *means, " ".join(ratios), " ".join(map(str, changes)))
+    console.print(table)
+
+
 def print_still(seeds):
     """Print the changes that are reported for streams of 100,000 samples in which there are none."""
     table = Table(
@@ -314,6 +357,7 @@ TABLES = {
     "turn": print_turn,
     "change": print_change,
     "rotation": print_rotation,
+    "rhythm": print_rhythm,
     "still": print_still,
 }
 

@@ -351,9 +351,9 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
 
 def _check_drift(drift: Any, p: int, d: int) -> None:
     _require(isinstance(drift, Drift), "what is known of changes is of the wrong type")
-    for name in ("weight", "squares", "power", "batches", "excess"):
+    for name in ("weight", "squares", "power", "batches", "excess", "variation", "variations"):
         _check_number(getattr(drift, name), name, least=0.0)
-    for name in ("level", "aligned"):
+    for name in ("level", "aligned", "alignment"):
         _check_number(getattr(drift, name), name)
     _require(abs(drift.level) <= LARGEST_LOG * drift.weight, "level is out of range")
     _require(isinstance(drift.is_drifting, bool), "is_drifting is not a truth value")

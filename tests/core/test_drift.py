@@ -1,5 +1,7 @@
 """Changes of a stream: the test for a sudden one, and the weight of earlier samples."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,19 @@ def shares(rng, lag, n=60, weight=1000.0, added=20.0):
 def test_unrelated_increments_are_noise():
     for seed in range(20):
         assert (shares(np.random.default_rng(seed), lag=0.0) == 1.0).all()
+
+
+def test_increments_that_agree_by_chance_are_no_drift():
+    """If samples depend on each other, increments agree for a while, but not steadily."""
+    for seed in range(10):
+        rng, drift, found = np.random.default_rng(seed), Drift(), []
+        pairs = [increments(rng, 2, 1.2) for _ in range(30)]  # with a direction of its own in each pair
+        for increment in chain(*pairs):
+            share, drift = remaining_share(
+                drift, increment, np.eye(4), 20.0, 1000.0, signal=100.0, is_improving=False
+            )
+            found.append(share)
+        assert np.count_nonzero(np.array(found) < 1.0) <= 1
 
 
 def test_earlier_samples_lose_more_weight_the_larger_the_lag_is():

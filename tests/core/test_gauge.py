@@ -24,9 +24,18 @@ def test_the_scale_withstands_gross_errors(share):
         (np.repeat([0.0, 1.0], [95, 5]), 0.1, 1.0),
         (np.repeat([0.0, 1.0], [50, 50]), 0.3, 1.0),
         (np.repeat([0.0, 1.0, 1e6], [90, 8, 2]), 0.1, 1.0),
+        (np.repeat([0.0, 1.0, 2.0, 3.0, 1600.0], [60, 15, 10, 5, 10]), 0.5, 20.0),
         (np.array([3.0]), 3.0, 3.0),
     ],
-    ids=["constant", "zero", "rarely one", "two values", "rarely one and errors", "a single sample"],
+    ids=[
+        "constant",
+        "zero",
+        "rarely one",
+        "two values",
+        "rarely one and errors",
+        "mostly zero and errors",
+        "a single sample",
+    ],
 )
 def test_every_feature_has_a_scale(feature, least, most):
     scale = Gauge.of(feature[:, None], None).scale[0]

@@ -18,7 +18,7 @@ from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.dense import DenseLearner
 from maxnorm.learner import learn
-from maxnorm.metrics import expressed_variance
+from maxnorm.metrics import expressed_variance, relative_error
 from maxnorm.paper.methods import PAPER_PROBLEM
 from maxnorm.variational import ROUNDS
 
@@ -246,6 +246,20 @@ def test_counts_that_are_mostly_zero_are_rejected_with_a_warning_only():
     assert not model.decompose(X).noise.any()
     model.partial_fit(X[:50])
     assert not model.decompose(X).noise.any()
+
+
+@pytest.mark.filterwarnings("ignore:.* of the entries of X were classified")
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_gross_errors_are_found_in_counts_of_which_some_are_mostly_zero(method):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        mixing = rng.gamma(1.0, 1.0, (3, 40)) * np.geomspace(0.2, 30.0, 40)
+        rates = rng.gamma(1.0, 1.0, (1000, 3)) @ mixing
+        counts = rng.poisson(rates).astype(float)
+        assert np.mean(counts == 0.0, axis=0).max() > 0.6
+        X = np.where(rng.random(counts.shape) < 0.1, 5.0 * counts.max(), counts)
+        model = getattr(MaxNormDecomposition(random_state=0), method)(X)
+        assert relative_error(rates, model.decompose(X).low_rank) < 0.15
 
 
 def test_frames_are_decomposed_into_frames_with_their_index():

@@ -44,11 +44,13 @@ class DriftRule:
     averaging: float = 0.6  #: factor of the weights of earlier batches in the averages over increments
     #: standard errors that are subtracted from the squared lag, before and after a drift was noticed
     errors: tuple[float, float] = (4.0, 0.0)
+    alignments: float = 0.9  #: factor of the weights of earlier batches in the variance of alignments
+    least_variations: float = 2.0  #: number of changes of the alignment before this variance is used
     least_batches: float = 2.0  #: number of increments before lags are judged
     dependence: float = 4.0  #: factor of the variance of the squared lag, as entries depend on each other
     young: int = 1000  #: samples, before which the basis moves because it is being found
     improving: float = 0.1  #: how fast the residual may fall, from 0 to 1, if the basis is to lag behind
-    balance: float = 0.004  #: squared lag, in units of the variance, above which earlier samples lose weight
+    balance: float = 0.02  #: squared lag, in units of the variance, above which earlier samples lose weight
     negligible: float = 2e-5  #: squared lag, in units of the signal
     batches: int = 5  #: a batch is at most 1 / 5 of the samples that count
 
@@ -100,6 +102,9 @@ class Drift:
     aligned: float = 0.0  #: sum of the products of successive increments
     power: float = 0.0  #: sum of the squares of increments
     batches: float = 0.0  #: number of these batches
+    alignment: float = 0.0  #: product of the last two increments, in units of the mean square
+    variation: float = 0.0  #: sum of the squares of the changes of the alignment
+    variations: float = 0.0  #: number of these changes
     is_drifting: bool = False  #: whether the last change goes on
     before: Array | None = None  #: p x d, basis before the last change, in the units of the data
     changes: tuple[Change, ...] = ()  #: oldest first; the angle of the last one is not known yet
@@ -134,6 +139,28 @@ class Drift:
             weight=kept * self.weight + float(n),
             excess=excess,
         )
+
+    def with_alignment(self, aligned: float) -> Drift:
+        """Return the same with the product of the last two increments."""
+        alignment = aligned * self.batches / self.power if self.power > 0.0 else 0.0
+        change, kept = alignment - self.alignment, DRIFT.alignments
+        return replace(
+            self,
+            alignment=alignment,
+            variation=kept * self.variation + change**2,
+            variations=kept * self.variations + 1.0,
+        )
+
+    @property
+    def alignment_variance(self) -> float:
+        """The variance of alignments, from their changes: a steady drift does not count.
+
+        If successive samples are alike, as in the course of a day, so are their increments for a while. They
+        point in the same direction by chance more often than those of independent samples.
+        """
+        if self.variations < DRIFT.least_variations:
+            return 0.0
+        return 0.5 * self.variation / self.variations
 
 
 class Watched(NamedTuple):
@@ -203,17 +230,17 @@ def remaining_share(
     batches = kept * drift.batches + 1.0
     sum_aligned, sum_power = kept * drift.aligned + aligned, kept * drift.power + power
     noise = max((sum_power - sum_aligned) / batches, 0.0)
-    errors = DRIFT.errors[1 if drift.is_drifting else 0]
-    error = noise * math.sqrt(DRIFT.dependence / (p * k * batches))
-    lag = 0.0 if is_improving else sum_aligned / batches - errors * error - negligible
     known = replace(drift, increment=increment, aligned=sum_aligned, power=sum_power, batches=batches)
+    known = known.with_alignment(aligned)
+    errors = DRIFT.errors[1 if drift.is_drifting else 0]
+    error = noise * math.sqrt(max(DRIFT.dependence / (p * k), known.alignment_variance) / batches)
+    lag = 0.0 if is_improving else sum_aligned / batches - errors * error - negligible
     if drift.batches < DRIFT.least_batches:
         return 1.0, known
     variance = noise * added / weight
     if lag <= DRIFT.balance * variance:
         return 1.0, known
-    target = (DRIFT.balance * variance / lag) ** (
-        1.0 / 3.0
-    )  # weight after the batch, in units of that before
+    # The weight after the batch, in units of that before.
+    target = (DRIFT.balance * variance / lag) ** (1.0 / 3.0)
     least = max(2.0 * (k - 1) - added, 0.0) / weight  # two samples per component
     return min(max(target - added / weight, least), 1.0), known
