@@ -22,9 +22,10 @@ from maxnorm.core.types import Array, Mask
 Scaling = Literal["feature", "common"]
 
 # A feature whose robust scale is below this share of its root mean square deviation is nearly always the
-# same, and has the latter as its scale. The largest deviations are cut at the given quantile, and where the
-# smallest quarter of those that are not zero shows that they are gross errors.
+# same, and has the latter as its scale. The largest deviations are cut at the given quantile, and left out if
+# they are gross errors beside the lower quartile or decile of the deviations that are not zero.
 NEARLY_CONSTANT, CUT_QUANTILE = 1e-9, 0.95
+GAUSSIAN_LOWER_DECILE = 0.1257  # of the magnitude of a standard normal variable
 
 
 class ModeRule(NamedTuple):
@@ -228,11 +229,15 @@ def feature_scales(magnitudes: Array, there: Array) -> Array:
     bulk = np.where((typical <= SIMILAR * bulk) | (bulk == 0.0), typical, bulk)
     largest = np.where(there > 0, quantile(magnitudes, there - 1), 0.0)
     cut = quantile(magnitudes, np.ceil(CUT_QUANTILE * (there - 1)))
-    rare = quantile(magnitudes, zeros + nonzero // 4)
-    cut = np.where(cut > 0.0, np.minimum(cut, BULK.gross_error / GAUSSIAN_LOWER_QUARTILE * rare), largest)
+    cut = np.where(cut > 0.0, cut, largest)
+    usual = np.minimum(
+        quantile(magnitudes, zeros + nonzero // 4) / GAUSSIAN_LOWER_QUARTILE,
+        quantile(magnitudes, zeros + nonzero // 10) / GAUSSIAN_LOWER_DECILE,
+    )
+    clean = used & (magnitudes / BULK.gross_error <= usual)
     unit = np.where(largest > 0.0, largest, 1.0)  # avoids overflow of squares
-    squares = np.where(used, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
-    spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(there, 1))
+    squares = np.where(clean, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
+    spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(np.count_nonzero(clean, axis=0), 1))
     return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, spread), 0.0)
 
 
