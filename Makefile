@@ -14,7 +14,7 @@ help:
 	@echo "make test-oldest, test-newest  the tests with the oldest and the newest supported dependencies"
 	@echo "make check-wheel  build the wheel, install it without extras and run the commands"
 	@echo "make coverage  the tests with a report of the lines and branches that they reach"
-	@echo "make bench  all methods on all problems, about twenty minutes; bench-quick, under two"
+	@echo "make bench  all methods on all problems, about half an hour; bench-quick, under two"
 	@echo "make bench-dask  accuracy, speed and cost of rounds on a local Dask cluster, about ten minutes"
 	@echo "make clean  remove the virtual environment and what the tools have left"
 

@@ -1,6 +1,6 @@
 """Compare all methods on all problems, measure how the estimators scale, and write a report.
 
-    python benchmarks/bench.py            # the report in docs/benchmarks, about twenty minutes
+    python benchmarks/bench.py            # the report in docs/benchmarks, about half an hour
     python benchmarks/bench.py --quick    # under two minutes, in build/benchmarks
 
 One BLAS thread is used, except where numbers of threads are compared. Timings vary between runs, so compare
@@ -18,16 +18,23 @@ from machine import describe
 from report import write_report
 from rich.console import Console
 from rich.progress import track
+from rivals import Grasta, TrimmedPCA
 from threadpoolctl import threadpool_limits
 
 from maxnorm.paper.measure import measure_curve, measure_peak_memory
-from maxnorm.paper.methods import METHODS, Setup
+from maxnorm.paper.methods import METHODS, Method, Setup
 from maxnorm.paper.problems import Problem
 
-# Keys of METHODS in the order of the report. The report compares the others with the first.
+# Keys of METHODS or RIVALS in the order of the report, which compares the others with the first.
+RIVALS = {
+    "trimmed-pca": Method("trimmed PCA", lambda setup: TrimmedPCA(setup.rank)),
+    "grasta": Method("GRASTA", lambda setup: Grasta(setup.n_features, setup.rank)),
+}
 COMPARED = (
     "default-max",
     "default-nuclear",
+    "trimmed-pca",
+    "grasta",
     "omrmd",
     "orpca",
     "hyperspy",
@@ -43,6 +50,7 @@ PROBLEMS = [
     Problem("rank 40, 30 % corrupted", 40, 0.3),
     Problem("rank 80, 30 % corrupted", 80, 0.3),
     Problem("rank 80, 50 % corrupted", 80, 0.5),
+    Problem("rank 152, 50 % corrupted", 152, 0.5),
     Problem("rank 40, 30 % corrupted, errors the size of the signal", 40, 0.3, magnitude=1.0),
     Problem("rank 8, dense noise only", 8, 0.0, dense_noise=0.3),
     Problem("rank 8, dense noise, 30 % corrupted", 8, 0.3, dense_noise=0.3),
@@ -147,7 +155,7 @@ def main(quick, output):
     console = Console()
     output = output or Path("build/benchmarks" if quick else "docs/benchmarks")
     output.mkdir(parents=True, exist_ok=True)
-    methods = [METHODS[name] for name in COMPARED]
+    methods = [(METHODS | RIVALS)[name] for name in COMPARED]
     missing = [method.title for method in methods if not method.installed]
     if missing:
         console.print(f"not installed and therefore left out: {', '.join(missing)}")

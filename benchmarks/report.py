@@ -20,7 +20,8 @@ The tables show the expressed variance (EV) of the true subspace, which is 1 if 
 the solver alone; the peak memory beside the data (for streams: over the first 1,000 samples); and the samples
 and seconds after which an EV of 0.5, 0.8 and 0.95 is reached. There are 400 features; entries of the signal
 are below 1 and errors are up to 1000 unless the title says otherwise. Batch methods see all samples at once.
-A stream that takes more than a minute is stopped."""
+A stream that takes more than a minute is stopped. All methods are told the rank. Trimmed PCA and GRASTA are
+written small and plain in `benchmarks/rivals.py`."""
 
 
 def write_report(results, folder):

@@ -17,26 +17,44 @@ class TrimmedPCA:
 
     def __init__(self, rank, limit=4.0, first=300):
         self.rank, self.limit, self.first = rank, limit, first
-        self.sums = self.counts = None
+        self.waiting, self.sums, self.counts = [], None, None
 
     def partial_fit(self, X):
-        """Add the products of the entries of more samples."""
+        """Add the products of the entries of more samples, once the first ones are enough."""
         if self.sums is None:
-            start = X[: self.first]
-            self.median = np.nanmedian(start, axis=0)
-            # The lower quartile of the deviations is sound even if half of the entries are wrong.
-            self.scale = np.nanquantile(np.abs(start - self.median), 0.25, axis=0) / 0.3186
-            self.sums = self.counts = 0.0
+            self.waiting.append(X)
+            X = np.concatenate(self.waiting)
+            if len(X) >= self.first:
+                self.waiting = []
+                self.begin(X[: self.first])
+        if self.sums is not None:
+            self.add(X)
+        return self
+
+    def begin(self, start):
+        """Take the medians and deviations of the first samples."""
+        self.median = np.nanmedian(start, axis=0)
+        # The lower quartile of the deviations is sound even if half of the entries are wrong.
+        self.scale = np.nanquantile(np.abs(start - self.median), 0.25, axis=0) / 0.3186
+        self.sums = self.counts = 0.0
+
+    def add(self, X):
+        """Add the products of the entries of samples."""
         deviation = (X - self.median) / self.scale
         kept = np.abs(deviation) <= self.limit
         deviation = np.where(kept, deviation, 0.0)
         self.sums = self.sums + deviation.T @ deviation
         self.counts = self.counts + kept.T.astype(float) @ kept
-        return self
 
     @property
     def components_(self):
         """The leading eigenvectors of the covariance, in rows."""
+        if self.sums is None:
+            return (
+                TrimmedPCA(self.rank, self.limit, first=1)
+                .partial_fit(np.concatenate(self.waiting))
+                .components_
+            )
         covariance = self.sums / np.maximum(self.counts, 1.0) * np.outer(self.scale, self.scale)
         return np.linalg.eigh(covariance)[1][:, : -self.rank - 1 : -1].T
 

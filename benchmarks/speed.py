@@ -82,7 +82,10 @@ def time_pass(worker, case):
     """Return the seconds that one pass takes a worker."""
     worker.stdin.write(json.dumps(case) + "\n")
     worker.stdin.flush()
-    return float(worker.stdout.readline())
+    answer = worker.stdout.readline()
+    if not answer:
+        raise click.ClickException("a pass has failed; its traceback is above")
+    return float(answer)
 
 
 @click.command()

@@ -1,9 +1,10 @@
-"""Samples with many components for the entries that are believed, which one pass would fit with their errors.
+"""Rounds over the first samples of a stream, from which a pass over the other samples starts.
 
 If a sample has d components and not many more entries that are neither missing nor gross errors, its
-coefficients are uncertain, and what the first samples of a stream add to the sums was found in a poor basis.
-Learning then begins with rounds of expectation maximisation over the first samples. A round is a step of
-Algorithm 1 whose batch is all of these samples, and whose sums replace those of the round before.
+coefficients are uncertain, and one pass would fit them with the errors. What the first samples of a stream
+add to the sums was found in a poor basis. Learning then begins with rounds of expectation maximisation over
+the first samples, and also wherever these take no longer than a pass. A round is a step of Algorithm 1 whose
+batch is all of these samples, and whose sums replace those of the round before.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ class CrowdedRule:
     """When learning begins with rounds over the first samples, and how they are made."""
 
     components: float = 0.19  #: per entry that is believed, with more of which samples are crowded
-    few: int = 10  #: samples per component, with fewer of which there are rounds in any case
+    few: int = 10  #: samples per component, with fewer of which rounds find a much better basis than a pass
     least: int = 2  #: samples per component, with fewer of which there are none before the end of a stream
-    #: most samples times features times components of rounds from which a pass starts, with few samples and
-    #: with more
+    #: largest product of samples, features and components of rounds from which a pass starts, with fewer than
+    #: ``few`` samples per component, and with more
     first_work: tuple[float, float] = (2.0**26, 2.0**22)
     trimmed: float = 4.0  #: deviations within which an entry is believed before anything is known
     rows: int = 64  #: samples per component that are used,
@@ -227,7 +228,8 @@ class FirstSamples:
     def improve(self, model: FactorModel, rounds: int, most_share: float = 1.0) -> FirstFit:
         """Return the model after so many rounds, or fewer if it no longer changes.
 
-        It has at most the share ``most_share`` of gross errors.
+        Steps of the basis are longer than those of expectation maximisation, by the inverse of the share of
+        the entries that are believed. The model has at most the share ``most_share`` of gross errors.
         """
         R: Array | None = None
         for _ in range(rounds):
@@ -248,10 +250,7 @@ class FirstSamples:
             # The next model has coefficients of variance one.
             root = state.coefficient_root  # with orthogonal columns
             R = known.R @ (root / np.maximum(np.einsum("ij,ij->j", root, root), 1e-300))
-            noise, share = (
-                float(np.median(model.noise / before.noise)),
-                model.gross_share - before.gross_share,
-            )
+            noise, share = np.median(model.noise / before.noise), model.gross_share - before.gross_share
             is_steady = abs(noise - 1.0) < self.stop.steady_noise and abs(share) < self.stop.steady_share
             if is_steady or float(np.median(model.noise)) < self.stop.negligible:
                 break

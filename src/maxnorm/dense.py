@@ -302,7 +302,7 @@ class DenseLearner(Learner):
         settings = replace(
             settings, model=fit.model, is_shared=True, start=fit.R, forgetting=0.0, noise_forgetting=0.0
         )
-        # Later samples are learnt from in the usual way if it is good enough for them.
+        # Later samples are learnt from in the usual way if the usual encoder suffices for the first ones.
         if not is_crowded and not samples.need_model(fit):
             state = replace(state, first_rows=0)
         L = (scale * fit.model.loadings).astype(state.L.dtype)
@@ -317,7 +317,8 @@ class DenseLearner(Learner):
         is_auto = self.forgetting == "auto"
         is_shared = state.first_rows > 0
         is_explained = is_shared or (self.half_life is None and is_settled(state))
-        if is_auto and self.half_life is None and self.is_everyday and not is_explained:
+        may_improve = self.half_life is None and self.is_everyday and self.noise == "capped"
+        if is_auto and may_improve and not is_explained:
             forgetting = max(forgetting, defaults.young_forgetting(state))
         return DenseSettings(
             norm=self.norm_at(state),

@@ -83,3 +83,19 @@ def test_a_tolerant_location_withstands_errors_on_one_side(p, share):
     tolerant = Gauge.of(Z, None, tolerant=True)
     assert np.quantile(np.abs(tolerant.centre - 3.0), 0.99) < 0.4
     assert np.abs(np.log(tolerant.scale)).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("rare", "small"),
+    [
+        (np.full(30, 1.3), np.full(90, 0.3 + 2.0**-54)),  # rounding errors
+        (np.linspace(0.8, 1.2, 90), np.full(15, 0.3001)),
+        (np.random.default_rng(0).gamma(0.3, 1.0, 60), np.empty(0)),
+    ],
+)
+def test_small_deviations_do_not_make_others_gross_errors(rare, small):
+    feature = np.concatenate([rare, small, np.full(300 - len(rare) - len(small), 0.3)])
+    spread = np.sqrt(
+        np.mean(np.minimum(np.abs(feature - 0.3), np.quantile(np.abs(feature - 0.3), 0.95)) ** 2)
+    )
+    assert 0.3 * spread < Gauge.of(feature[:, None], None).scale[0] < 1.2 * spread

@@ -45,8 +45,9 @@ class ForgettingRule:
     steady: float = 0.5
     falling: float = 7.0
     gain: float = 1.0 / FAST_FALL  #: how strongly a fall of the residual counts
-    young: float = 5.0  #: at least, before so many samples, as far as the residual is unlike dense noise
-    young_samples: int = 1000
+    young: int = 1000  #: samples, before which the residual need not fall if many entries are gross errors
+    many_gross: float = 0.3  #: share of gross errors that is many; with fewer, less is forgotten
+    young_components: int = 5  #: samples per component that count at least in that case
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,17 @@ def forgetting(scales: Scales, noise: Noise) -> float:
 def young_forgetting(state: State) -> float:
     """Return the least power of t by which samples are weighted while a stream is young.
 
-    If half of the entries are gross errors that are hardly larger than the signal, a basis that was found by
-    rounds over the first samples goes on improving, but the residual does not fall. If it is dense noise, an
-    average over all samples is best.
+    If many entries are gross errors that are hardly larger than the signal, a basis that was found by rounds
+    over the first samples goes on improving, but the residual does not fall. If the residual is dense noise,
+    an average over all samples is best.
     """
-    if not 0 < state.time < FORGETTING.young_samples:
+    rule = FORGETTING
+    if not 0 < state.time < rule.young or state.statistics.residuals is None:
         return 0.0
-    return FORGETTING.young * (1.0 - state.likeness)
+    # With the power rho, about a share 1 / (rho + 1) of the samples counts.
+    most = state.time / (rule.young_components * state.L.shape[1]) - 1.0
+    is_gross = min(state.noise_of_sums[1] / rule.many_gross, 1.0)
+    return is_gross * (1.0 - state.likeness) * max(min(most, rule.falling), 0.0)
 
 
 def learning_sweeps(scales: Scales, noise: Noise) -> int:

@@ -143,13 +143,12 @@ class Drift:
     def with_alignment(self, aligned: float) -> Drift:
         """Return the same with the product of the last two increments."""
         alignment = aligned * self.batches / self.power if self.power > 0.0 else 0.0
-        change, kept = alignment - self.alignment, DRIFT.alignments
-        return replace(
-            self,
-            alignment=alignment,
-            variation=kept * self.variation + change**2,
-            variations=kept * self.variations + 1.0,
-        )
+        known = replace(self, alignment=alignment)
+        if not self.alignment:  # so far there was none
+            return known
+        kept, change = DRIFT.alignments, alignment - self.alignment
+        variation = kept * self.variation + change**2
+        return replace(known, variation=variation, variations=kept * self.variations + 1.0)
 
     @property
     def alignment_variance(self) -> float:
@@ -233,7 +232,8 @@ def remaining_share(
     known = replace(drift, increment=increment, aligned=sum_aligned, power=sum_power, batches=batches)
     known = known.with_alignment(aligned)
     errors = DRIFT.errors[1 if drift.is_drifting else 0]
-    error = noise * math.sqrt(max(DRIFT.dependence / (p * k), known.alignment_variance) / batches)
+    independent, found = DRIFT.dependence / (p * k), known.alignment_variance
+    error = math.sqrt(max(noise**2 * independent, (sum_power / batches) ** 2 * found) / batches)
     lag = 0.0 if is_improving else sum_aligned / batches - errors * error - negligible
     if drift.batches < DRIFT.least_batches:
         return 1.0, known

@@ -22,10 +22,11 @@ from maxnorm.core.types import Array, Mask
 Scaling = Literal["feature", "common"]
 
 # A feature whose robust scale is below this share of its root mean square deviation is nearly always the
-# same, and has the latter as its scale. The largest deviations are cut at the given quantile, and left out if
-# they are gross errors beside the lower quartile or decile of the deviations that are not zero.
-NEARLY_CONSTANT, CUT_QUANTILE = 1e-9, 0.95
-GAUSSIAN_LOWER_DECILE = 0.1257  # of the magnitude of a standard normal variable
+# same, and has the latter as its scale. The largest deviations are cut at the given quantile. They are left
+# out if they are gross errors beside the lower quartile of the deviations that are not zero, and if a gap
+# separates them from the others: the least of them is so many times as large as the largest of the others.
+NEARLY_CONSTANT, CUT_QUANTILE, GAP = 1e-9, 0.95, 3.0
+ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # deviation that counts as zero, in units of the centre
 
 
 class ModeRule(NamedTuple):
@@ -106,7 +107,7 @@ class Gauge:
             return cls(centre, np.full(p, robust_scale(np.nan_to_num(D, copy=False)) or 1.0))
         D = np.abs(D, out=D)
         D.sort(axis=0)
-        scales = feature_scales(D, there)
+        scales = feature_scales(D, there, centre)
         value = np.where(centre != 0.0, np.abs(centre), 1.0)  # a constant feature has no scale but its value
         return cls(centre, np.where(scales > 0.0, scales, value))
 
@@ -161,14 +162,14 @@ def contaminated_gauge(ordered: Array, there: Array) -> Gauge | None:
     if not np.isfinite(centre).all():  # a feature without entries
         return None
     scale, _ = scales_of_parts(ordered, centre, there)
-    largest = np.where(there > 0, np.abs(quantile(ordered, there - 1)), 0.0)
+    largest = np.where(there > 0, np.abs(entry_at(ordered, there - 1)), 0.0)
     largest = np.maximum(largest, np.abs(ordered[0]))
     if not (scale > NEARLY_CONSTANT * largest).all():  # some features are nearly always the same
         return None
     # The median of the entries near the mode is more accurate.
     near = np.abs(ordered - centre) <= MODE.near * scale
     start, inside = np.argmax(near, axis=0), np.count_nonzero(near, axis=0)
-    centre = 0.5 * (quantile(ordered, start + (inside - 1) // 2) + quantile(ordered, start + inside // 2))
+    centre = 0.5 * (entry_at(ordered, start + (inside - 1) // 2) + entry_at(ordered, start + inside // 2))
     return Gauge(centre, scales_of_parts(ordered, centre, there)[0])
 
 
@@ -183,21 +184,21 @@ def modes(ordered: Array, there: Array) -> Array:
         np.inf,
     )
     start = np.argmin(width, axis=0)
-    return 0.5 * (quantile(ordered, start) + quantile(ordered, start + inside))
+    return 0.5 * (entry_at(ordered, start) + entry_at(ordered, start + inside))
 
 
 def scales_of_parts(ordered: Array, centre: Array, there: Array) -> tuple[Array, Array]:
     """Return the scale of the part of each feature that is near its centre, and the share of the rest."""
     used = np.arange(len(ordered))[:, None] < there
     magnitudes = np.sort(np.abs(ordered - centre), axis=0)
-    quartile = quantile(magnitudes, there // 4)
+    quartile = entry_at(magnitudes, there // 4)
     is_far = (magnitudes > MODE.far * quartile / GAUSSIAN_LOWER_QUARTILE) & used
     far = np.count_nonzero(is_far, axis=0) / np.maximum(there, 1)
     clean = np.maximum(1.0 - far, LEAST_CLEAN)
     return quartile / ndtri(0.5 + 0.125 / clean), far
 
 
-def quantile(ordered: Array, index: Array) -> Array:
+def entry_at(ordered: Array, index: Array) -> Array:
     """Return the entry at an index of its own in each column."""
     last = len(ordered) - 1
     return np.take_along_axis(ordered, np.clip(index, 0, last).astype(np.intp)[None], axis=0)[0]
@@ -205,11 +206,11 @@ def quantile(ordered: Array, index: Array) -> Array:
 
 def middle(ordered: Array, there: Array) -> Array:
     """Return the median of the first entries of each ordered column, zero where there are none."""
-    medians = 0.5 * (quantile(ordered, (there - 1) // 2) + quantile(ordered, there // 2))
+    medians = 0.5 * (entry_at(ordered, (there - 1) // 2) + entry_at(ordered, there // 2))
     return np.where(there > 0, medians, 0.0)
 
 
-def feature_scales(magnitudes: Array, there: Array) -> Array:
+def feature_scales(magnitudes: Array, there: Array, centre: Array) -> Array:
     """Return robust standard deviations of features; zero for a feature without deviations.
 
     Parameters
@@ -218,34 +219,43 @@ def feature_scales(magnitudes: Array, there: Array) -> Array:
         Magnitudes of the deviations of each feature, ordered.
     there : array of shape (p,)
         How many of them there are; those that follow are NaN.
+    centre : array of shape (p,)
+        What they are deviations from.
     """
     used = np.arange(len(magnitudes))[:, None] < there
-    zeros = np.count_nonzero((magnitudes <= range_of(magnitudes.dtype).tiny) & used, axis=0)
+    negligible = np.maximum(ROUNDING * np.abs(centre), range_of(magnitudes.dtype).tiny)
+    zeros = np.count_nonzero((magnitudes <= negligible) & used, axis=0)
     nonzero = there - zeros
     # Deviations of zero count, unlike the entries of zero that robust_scale ignores.
     bulk = np.where(nonzero > 0.75 * there, bulk_scales(magnitudes, zeros, nonzero, used), 0.0)
     typical = middle(magnitudes, there) / GAUSSIAN_MEDIAN
     # The median is more accurate, unless many entries are wrong.
     bulk = np.where((typical <= SIMILAR * bulk) | (bulk == 0.0), typical, bulk)
-    largest = np.where(there > 0, quantile(magnitudes, there - 1), 0.0)
-    cut = quantile(magnitudes, np.ceil(CUT_QUANTILE * (there - 1)))
+    largest = np.where(there > 0, entry_at(magnitudes, there - 1), 0.0)
+    cut = entry_at(magnitudes, np.ceil(CUT_QUANTILE * (there - 1)))
     cut = np.where(cut > 0.0, cut, largest)
-    usual = np.minimum(
-        quantile(magnitudes, zeros + nonzero // 4) / GAUSSIAN_LOWER_QUARTILE,
-        quantile(magnitudes, zeros + nonzero // 10) / GAUSSIAN_LOWER_DECILE,
-    )
-    clean = used & (magnitudes / BULK.gross_error <= usual)
     unit = np.where(largest > 0.0, largest, 1.0)  # avoids overflow of squares
-    squares = np.where(clean, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
-    spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(np.count_nonzero(clean, axis=0), 1))
-    return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, spread), 0.0)
+    squares = np.where(used, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
+    spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(there, 1))
+    clean = usual_deviations(magnitudes, zeros, nonzero, there)
+    rare = unit * np.sqrt(np.sum(squares, axis=0, where=clean & used) / np.maximum(clean.sum(axis=0), 1))
+    return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, rare), 0.0)
+
+
+def usual_deviations(magnitudes: Array, zeros: Array, nonzero: Array, there: Array) -> Mask:
+    """Return which deviations of features that are nearly always the same are no gross errors."""
+    quartile = entry_at(magnitudes, zeros + nonzero // 4) / GAUSSIAN_LOWER_QUARTILE
+    clean = magnitudes / BULK.gross_error <= quartile
+    n_clean = np.count_nonzero(clean, axis=0)
+    has_gap = entry_at(magnitudes, n_clean) / GAP > entry_at(magnitudes, n_clean - 1)
+    return clean | ~has_gap | (n_clean >= there)
 
 
 def bulk_scales(magnitudes: Array, zeros: Array, nonzero: Array, used: Mask) -> Array:
     """Return the standard deviation of the bulk of each feature, as :func:`robust_scale` does for one."""
-    quartile = quantile(magnitudes, zeros + nonzero // 4)
+    quartile = entry_at(magnitudes, zeros + nonzero // 4)
     limit = BULK.gross_error * quartile / GAUSSIAN_LOWER_QUARTILE
     gross = np.count_nonzero((magnitudes > limit) & used, axis=0) / np.maximum(nonzero, 1)
-    median = quantile(magnitudes, zeros + nonzero // 2) / GAUSSIAN_MEDIAN
+    median = entry_at(magnitudes, zeros + nonzero // 2) / GAUSSIAN_MEDIAN
     clean = np.maximum(1.0 - gross, 1.0 - BULK.majority)
     return np.where(gross > BULK.majority, median, quartile / ndtri(0.5 + 0.125 / clean))

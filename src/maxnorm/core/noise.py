@@ -221,9 +221,10 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
         return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
 
     def _lenient(self, V: Array) -> Array:
-        if isinstance(self.leniency, np.ndarray):
-            return self.leniency.astype(V.dtype, copy=False)
-        return np.full(V.shape[1], self.leniency, V.dtype)
+        leniency = np.asarray(self.leniency, V.dtype)
+        if leniency.shape == V.shape[1:]:
+            return leniency
+        return np.broadcast_to(leniency, V.shape[1:]).copy()
 
     def influence(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
         fast = compiled()

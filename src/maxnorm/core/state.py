@@ -65,7 +65,9 @@ class State:
     gauge: Gauge | None = None  #: the units of the model; None for those of the data
     model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
     drift: Drift | None = None  #: what is known of changes of the stream, if they are looked for
-    first_rows: int = 0  #: samples that learning begins with, all at once; zero if there is nothing special
+    #: number of first samples that are learnt from together, or zero; after these, positive as long as
+    #: samples are explained by the model with shared covariances
+    first_rows: int = 0
     entry_model: EntryModel | None = None  #: the model of single entries, if that is what is learnt
     entry_sums: EntrySums | None = None  #: what it follows from
     repeated_weight: float = 0.0  #: of all samples, while a pass repeats them; zero in the first pass
@@ -208,6 +210,8 @@ def _entry_scale(L: Array, C: Array) -> float:
         gram = L.T @ L
     if not np.isfinite(gram).all():
         largest = float(np.max(np.abs(L)))
+        if not math.isfinite(largest):
+            return math.nan
         return largest * _entry_scale(L.astype(np.float64) / largest, C)
     return math.sqrt(max(float(np.vdot(gram, C)), 0.0) / len(L))
 
