@@ -186,3 +186,19 @@ def test_thresholds_beyond_single_precision_find_no_noise(noise):
     np.testing.assert_allclose(single.prox(V), 0.0, atol=1e-6)
     assert np.isfinite(single.value(single.prox(V))).all()
     assert within_precision(noise, np.dtype(np.float64)) is noise
+
+
+@pytest.mark.parametrize("leniency", [2.0, np.array(2.0), np.array([2.0]), np.full(6, 2.0)])
+def test_the_leniency_of_all_features_may_be_one_number(leniency):
+    V = np.array([[0.5, 1.0, 5.0, 9.0, -3.0, 100.0]])
+    lenient = CappedL1(1.0, cut=3.0, leniency=leniency)
+    thresholds = lenient.thresholds(V)
+    expected = CappedL1(1.0, cut=3.0, leniency=np.full(6, 2.0)).influence(V, thresholds)
+    np.testing.assert_array_equal(lenient.influence(V, thresholds), expected)
+
+
+def test_a_leniency_of_the_wrong_length_is_refused():
+    V = np.ones((2, 6))
+    noise = CappedL1(1.0, cut=3.0)
+    with pytest.raises(ValueError, match="broadcast"):
+        CappedL1(1.0, cut=3.0, leniency=np.ones(3)).influence(V, noise.thresholds(V))

@@ -393,6 +393,14 @@ def test_samples_that_overflow_are_refused_and_leave_the_model_unchanged():
     np.testing.assert_array_equal(model.components_, before)
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_an_entry_that_overflows_is_refused(method):
+    X = 1e-110 * make_corrupted_low_rank(400, 12, 3, random_state=0).X
+    X[5, 3] = 1e110
+    with pytest.raises(ValueError, match=r"the arithmetic has overflowed: .* rescale X"):
+        getattr(MaxNormDecomposition(3, random_state=0), method)(X)
+
+
 @pytest.mark.parametrize("scale", [2.0**-380, 2.0**-60, 2.0**60, 2.0**380])
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("Estimator", ESTIMATORS)

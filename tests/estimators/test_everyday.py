@@ -323,9 +323,11 @@ def test_sample_weights_are_kept_by_rows_that_wait(tmp_path):
         (lambda: np.ones((3, 2)), [1.0, 1.0], "inconsistent numbers of samples|sample_weight.shape"),
         (lambda: np.ones((3, 2)), [1.0, -1.0, 1.0], "Negative values"),
         (lambda: np.ones((3, 2)), np.zeros(3), "sample_weight is zero for all|at least one non-zero"),
+        (lambda: np.ones((3, 2)), np.full(3, 1e200), "sample_weight has the value 1e\\+200, .* multiply all"),
+        (lambda: np.ones((3, 2)), np.full(3, 1e-200), "sample_weight has the value 1e-200, .* multiply all"),
         (lambda: open_stream(np.ones((3, 2))), np.ones(3), "sample_weight needs X to be an array"),
     ],
-    ids=["too few", "negative", "zero", "stream"],
+    ids=["too few", "negative", "zero", "too large", "too small", "stream"],
 )
 def test_wrong_sample_weights_are_refused(X, weights, message):
     with pytest.raises(ValueError, match=message):

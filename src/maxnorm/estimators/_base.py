@@ -74,6 +74,7 @@ from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
 
 MUCH_REJECTED = 0.25  # share of the entries of X that are classified as gross errors
+SMALLEST_WEIGHT = 1e-100  # of a sample; squares of smaller ones, and of those beyond its inverse, are lost
 RandomState = int | np.random.RandomState | None
 Samples = Any  # array-like, data frame, sparse matrix, Dask collection or Stream
 Auto = Literal["auto"]
@@ -942,6 +943,12 @@ def with_weights(
     used = weight > 0.0
     if not used.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive")
+    extreme = weight[used & ((weight < SMALLEST_WEIGHT) | (weight > 1.0 / SMALLEST_WEIGHT))]
+    if len(extreme):
+        raise ValueError(
+            f"sample_weight has the value {extreme[0]:.3g}, but positive weights must be between "
+            f"{SMALLEST_WEIGHT:.0e} and {1.0 / SMALLEST_WEIGHT:.0e}; multiply all of them by a constant"
+        )
     return replace(source, weight=weight) if used.all() else replace(source, weight=weight)[used]
 
 
