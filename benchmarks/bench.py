@@ -25,12 +25,11 @@ from maxnorm.paper.measure import measure_curve, measure_peak_memory
 from maxnorm.paper.methods import METHODS, Method, Setup
 from maxnorm.paper.problems import Problem
 
-# Keys of METHODS or RIVALS in the order of the report, which compares the others with the first.
 RIVALS = {
     "trimmed-pca": Method("trimmed PCA", lambda setup: TrimmedPCA(setup.rank)),
     "grasta": Method("GRASTA", lambda setup: Grasta(setup.n_features, setup.rank)),
 }
-COMPARED = (
+ORDER = (
     "default-max",
     "default-nuclear",
     "trimmed-pca",
@@ -45,6 +44,8 @@ COMPARED = (
     "rpca",
     "batch-pca",
 )
+# In the order of the report, which compares the others with the first.
+COMPARED = [(METHODS | RIVALS)[name] for name in ORDER]
 PROBLEMS = [
     Problem("rank 8, 26 % corrupted", 8, 0.26),
     Problem("rank 40, 30 % corrupted", 40, 0.3),
@@ -155,11 +156,10 @@ def main(quick, output):
     console = Console()
     output = output or Path("build/benchmarks" if quick else "docs/benchmarks")
     output.mkdir(parents=True, exist_ok=True)
-    methods = [(METHODS | RIVALS)[name] for name in COMPARED]
-    missing = [method.title for method in methods if not method.installed]
+    missing = [method.title for method in COMPARED if not method.installed]
     if missing:
         console.print(f"not installed and therefore left out: {', '.join(missing)}")
-    methods = [method for method in methods if method.installed]
+    methods = [method for method in COMPARED if method.installed]
     warm_up()
     with threadpool_limits(1):
         records = compare(QUICK_PROBLEMS if quick else PROBLEMS, methods, time_limit=5.0 if quick else 60.0)

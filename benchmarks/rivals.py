@@ -50,11 +50,8 @@ class TrimmedPCA:
     def components_(self):
         """The leading eigenvectors of the covariance, in rows."""
         if self.sums is None:
-            return (
-                TrimmedPCA(self.rank, self.limit, first=1)
-                .partial_fit(np.concatenate(self.waiting))
-                .components_
-            )
+            X = np.concatenate(self.waiting)
+            return TrimmedPCA(self.rank, self.limit, first=len(X)).partial_fit(X).components_
         covariance = self.sums / np.maximum(self.counts, 1.0) * np.outer(self.scale, self.scale)
         return np.linalg.eigh(covariance)[1][:, : -self.rank - 1 : -1].T
 

@@ -18,7 +18,7 @@ import numpy as np
 from maxnorm.core.batch import Batch
 from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.encoding import encode
-from maxnorm.core.factor_model import LEAST_SHARE, SMALLEST_NOISE, FactorModel
+from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_scales
 from maxnorm.core.noise import CAPPED, CappedL1
@@ -179,7 +179,8 @@ class FirstSamples:
         if best.gross_share > CROWDED.hardly_any:
             return best
         # Without gross errors, the tails of dense noise that is not normal may pass for a few.
-        none = fitted.improve(replace(best, gross_share=LEAST_SHARE), start.rounds, LEAST_SHARE).model
+        share = 1.0 / fitted.T.size  # less than one gross error
+        none = fitted.improve(replace(best, gross_share=share), start.rounds, share).model
         return max(best, none, key=judge.evidence)
 
     def first_model(self, n_components: int, start: Start) -> FactorModel:

@@ -599,12 +599,23 @@ def learn(
     >>> state.n_samples, len(rest)
     (40, 10)
     """
+    result = state, rows
+    for after in steps(learner, state, rows, last, watch):
+        result = after
+    return result
+
+
+def steps(
+    learner: Learner, state: State, rows: Batch, last: bool, watch: Watcher | None
+) -> Iterator[tuple[State, Batch]]:
+    """Yield the state after each step of :func:`learn`, and the rows that are left."""
     p, d = state.L.shape
     with limited_blas(max(BATCHES.entries // p, 10), p, d):
         while len(rows):
             with refusing_overflow():
                 state, size = learner.plan(state, rows, last)
             if not size:
+                yield state, rows  # what was chosen is part of the state
                 break
             batch, before = rows[:size], state.n_samples
             with refusing_overflow():
@@ -613,8 +624,8 @@ def learn(
             rows = rows[state.n_samples - before :]  # if the stream has changed, a part of the batch is left
             if watch is not None:
                 watch(StepResult(state, added, batch))
-            del added  # whose sums may be large, before there are those of the next batch
-    return state, rows
+            del added, batch  # which may be large, before there are those of the next step
+            yield state, rows
 
 
 def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
@@ -707,6 +718,33 @@ def flush(learner: Learner, progress: Progress, watch: Watcher | None = None) ->
         return Progress(progress.state)
     rows = Batch.join(progress.waiting)
     return Progress(learn(learner, progress.state, rows, watch=watch)[0])
+
+
+def settle(learner: Learner, progress: Progress) -> Progress:
+    """Learn from the rows that wait, unless they are the first ones of the stream or of a new process.
+
+    Unlike :func:`flush`, this may be called at any time: the first rows, from which units and a first basis
+    are chosen, go on waiting until they suffice.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner.
+    progress : Progress
+        What has been learnt so far, and the rows that wait.
+
+    Returns
+    -------
+    Progress
+        What has been learnt, and the rows that go on waiting.
+    """
+    if not progress.waiting or not progress.state.time:
+        return progress
+    rows = Batch.join(progress.waiting)
+    for state, rest in steps(learner, progress.state, rows, True, None):
+        if not state.time or not len(rest):
+            return Progress(state, [rest] if len(rest) else [])
+    return progress
 
 
 def take_last(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:

@@ -39,7 +39,7 @@ LEAST_ODDS = 2.0  # log odds of dense noise at no deviation, so that no limit is
 GROSS_ERROR = 3.0  # a gross error has at least this many standard deviations of the noise
 # Precisions of the prior of the location, in units of the gauge: if it is learnt, and if it stays zero.
 LOCATION_PRECISION, FIXED_PRECISION = 1e-3, 1e12
-LEAST_VARIATION = 0.01  # variance of the logarithms of the noise variances that is always allowed for
+LEAST_VARIATION = 0.001  # variance of the logarithms of the noise variances that is always allowed for
 ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # errors of an eigenvalue, in units of the sum of all
 NEGLIGIBLE_WEIGHT = 1e-3  # of an entry, which is taken as zero
 ANNEALING = (0.1, 0.01)  # the first noise, in units of the signal, and the factor by which it falls

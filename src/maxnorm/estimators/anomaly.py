@@ -23,7 +23,7 @@ from maxnorm.estimators.decomposition import MaxNormDecomposition
 from maxnorm.estimators.frames import is_pandas
 from maxnorm.estimators.reporting import ReportMixin
 from maxnorm.estimators.validation import Number, all_or_nothing, check_number, invalid, validate_array
-from maxnorm.learner import Progress
+from maxnorm.learner import Progress, settle
 from maxnorm.streams import open_stream
 from maxnorm.streams.stream import needs
 
@@ -296,8 +296,7 @@ class AnomalyDetector(SavedMixin, ReportMixin, OutlierMixin, BaseEstimator):  # 
         memory, estimator = self._memory, self.estimator_
         is_known = estimator._has_data and memory.n_process >= STREAM.least_rows
         n_rows = self._judge.rows_of_new_process(memory.recent) if is_known else 0
-        if estimator._has_data:
-            estimator.flush()
+        estimator._progress = settle(estimator._learner(), estimator._progress)
         changes = [change for change in self.changes_ if change.kind != "drift"]
         if len(changes) > memory.n_changes and (changes[-1].kind == "new" or not n_rows):
             memory.n_changes = len(changes)
@@ -305,7 +304,6 @@ class AnomalyDetector(SavedMixin, ReportMixin, OutlierMixin, BaseEstimator):  # 
         elif n_rows:
             estimator._progress = Progress(restart(estimator._progress.state, n_rows))
             estimator.partial_fit(memory.recent[-n_rows:])
-            estimator.flush()
             memory.n_changes = len([change for change in self.changes_ if change.kind != "drift"])
             memory.begin_process(n_rows)
 
