@@ -10,6 +10,7 @@ from maxnorm.core.gauge import Gauge
 from maxnorm.core.shared_covariance import explain
 from maxnorm.core.state import State
 from maxnorm.crowded import CROWDED, FirstSamples, first_rows, is_crowded, most_likely_basis
+from maxnorm.datasets import make_corrupted_low_rank
 from maxnorm.factor_steps import sum_up
 from maxnorm.metrics import expressed_variance, relative_error
 
@@ -60,6 +61,38 @@ def test_few_samples_of_many_components():
     with pytest.warns(UserWarning, match="30% of the entries"):
         model = MaxNormDecomposition(40, random_state=0).fit(X)
     assert expressed_variance(U, model.components_.T) > 0.99
+
+
+@pytest.mark.parametrize(("p", "d"), [(200, 8), (100, 30)])
+@pytest.mark.parametrize("n_wrong", [1, 30])
+def test_samples_that_are_wrong_as_a_whole_do_not_turn_the_basis(p, d, n_wrong):
+    rng, U, X = low_rank(n=1000, p=p, d=d)
+    X += 0.05 * X.std() * rng.standard_normal(X.shape)
+    X[rng.choice(300, n_wrong, replace=False)] = 30.0
+    X[-3:] = 30.0 * rng.standard_normal((3, p))
+    model = MaxNormDecomposition(d, random_state=0).partial_fit(X)
+    assert expressed_variance(U, model.components_.T) > 0.999
+    assert np.median(model.noise_variance_) < 2.0 * 0.05**2 * d / p
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [MaxNormDecomposition, OnlineRobustPCA])
+def test_a_stream_may_begin_with_idle_sensors(estimator):
+    _, _, X = low_rank(n=700, p=200, d=8, seed=5)
+    X[:300] = X[0]
+    model = estimator(8, random_state=5).partial_fit(X)
+    assert np.isfinite(model.decompose(X).low_rank).all()
+
+
+def test_small_errors_in_many_entries_need_the_model_after_the_first_samples(tmp_path):
+    data = make_corrupted_low_rank(1200, 100, 10, corruption=0.5, magnitude=1.0, random_state=0)
+    whole = MaxNormDecomposition(10, random_state=0).partial_fit(data.X)
+    assert whole.state_.first_rows == 300
+    parts = MaxNormDecomposition(10, random_state=0)
+    for rows in np.array_split(data.X, 7):
+        parts.partial_fit(rows).save(tmp_path / "model.maxnorm")
+        parts = maxnorm.load(tmp_path / "model.maxnorm")
+    np.testing.assert_array_equal(parts.components_, whole.components_)
 
 
 def test_most_entries_missing_and_some_of_the_others_wrong():

@@ -23,7 +23,7 @@ from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_scales
 from maxnorm.core.noise import CAPPED, CappedL1
 from maxnorm.core.norms import NuclearNorm, anchored
-from maxnorm.core.shared_covariance import evidence, explain
+from maxnorm.core.shared_covariance import SharedPosterior, evidence, explain, sample_trust
 from maxnorm.core.state import State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
@@ -80,7 +80,7 @@ class CrowdedRule:
     hardly_any: float = 0.01  #: share of gross errors; with fewer, it is also tried whether there are none
     growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
     sweeps: int = 4  #: of a round, from the coefficients of the round before
-    probe: int = 60  #: samples by which it is judged whether the usual encoder suffices after the rounds
+    probe: int = 60  #: samples, at least, that show whether the usual encoder suffices after the rounds
     misread: float = 0.2  #: by how much its residuals may exceed those of the model, in units of the signal
     longest_step: float = 1.8  #: in units of the step of expectation maximisation, which converges below 2
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
@@ -180,7 +180,8 @@ class FirstSamples:
             return best
         # Without gross errors, the tails of dense noise that is not normal may pass for a few.
         share = 1.0 / fitted.T.size  # less than one gross error
-        none = fitted.improve(replace(best, gross_share=share), start.rounds, share).model
+        rounds = CROWDED.starts[-1].rounds
+        none = fitted.improve(replace(best, gross_share=share), rounds, share).model
         return max(best, none, key=judge.evidence)
 
     def first_model(self, n_components: int, start: Start) -> FactorModel:
@@ -209,7 +210,8 @@ class FirstSamples:
         """
         if not self.is_robust:
             return False
-        some, (model, R) = self[: CROWDED.probe], fit
+        spread = slice(None, None, max(len(self.T) // CROWDED.probe, 1))
+        some, model, R = self[spread], fit.model, fit.R[spread]
         Z = np.where(some.observed, some.T - model.location, 0.0)
         signal = math.sqrt(float(np.vdot(model.loadings, model.loadings)) / len(model.loadings))
         noise = CappedL1(CAPPED.influence * signal, CAPPED.cut * signal, components=model.n_components)
@@ -222,7 +224,7 @@ class FirstSamples:
             learning_tol=SWEEPS.learning_tol,
             max_iter=SWEEPS.learning[1],
         )
-        deviation = np.where(some.observed, Z - R[: CROWDED.probe] @ model.loadings.T, 0.0)
+        deviation = np.where(some.observed, Z - R @ model.loadings.T, 0.0)
         found, known = (float(np.median(row_scales(X)[0])) for X in (code.residual + code.E, deviation))
         return found - known > CROWDED.misread * signal
 
@@ -238,9 +240,8 @@ class FirstSamples:
                 model, self.T, self.observed, (0.0, CROWDED.sweeps), is_robust=self.is_robust, start=R
             )
             L, same = model.loadings, np.eye(model.n_components)
-            statistics = sum_up(
-                known, self.T, self.observed, known.R, L, same, L, self.sample_weight, center=self.center
-            )
+            weight = self.trusted(model, known)
+            statistics = sum_up(known, self.T, self.observed, known.R, L, same, L, weight, center=self.center)
             basis = most_likely_basis(statistics.centred(), L)
             if R is not None:  # entries that are not believed are predicted by the basis, and hold it back
                 believed = float(known.weights.mean())
@@ -261,7 +262,13 @@ class FirstSamples:
     def evidence(self, model: FactorModel) -> float:
         """Return the evidence of the samples for a model that was fitted to others."""
         known = explain(model, self.T, self.observed)
-        return evidence(model, known, self.T, self.observed, self.sample_weight)
+        return evidence(model, known, self.T, self.observed, self.trusted(model, known))
+
+    def trusted(self, model: FactorModel, known: SharedPosterior) -> Array:
+        """Return the weights of the samples, which are small for those that are wrong as a whole."""
+        if not self.is_robust:
+            return self.sample_weight
+        return self.sample_weight * sample_trust(model, np.where(self.observed, self.T - known.fitted, 0.0))
 
 
 def most_likely_basis(statistics: SufficientStatistics, L: Array) -> Array:

@@ -17,7 +17,7 @@ from maxnorm.core.factor_model import FactorModel, Posterior
 from maxnorm.core.linalg import quantile, row_norms, row_scales, symmetric, upper_triangle
 from maxnorm.core.scales import Scales
 from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
-from maxnorm.core.shared_covariance import SharedPosterior, explain, sample_evidence
+from maxnorm.core.shared_covariance import SharedPosterior, explain, sample_evidence, sample_trust
 from maxnorm.core.state import Contribution, Decay, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
@@ -307,6 +307,8 @@ def measure_by_model(
     R = known.R @ root.T + inverse @ (model.location - origin)
     now = time + len(T)
     weights = batch.weighted(remaining_weight(np.arange(time + 1, now + 1), now, forgetting, half_life))
+    if is_shared and is_robust:
+        weights = weights * sample_trust(model, deviation)
     statistics = sum_up(
         known, T, observed, R, L64, root, model.loadings, weights, center=location is not None
     )

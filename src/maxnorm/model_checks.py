@@ -351,7 +351,7 @@ def _check_entry_model(model: Any, seen: Any, p: int, d: int) -> None:
 
 def _check_drift(drift: Any, p: int, d: int) -> None:
     _require(isinstance(drift, Drift), "what is known of changes is of the wrong type")
-    for name in ("weight", "squares", "power", "batches", "excess", "variation", "variations"):
+    for name in ("weight", "squares", "power", "batches", "excess", "spread", "spread_weight"):
         _check_number(getattr(drift, name), name, least=0.0)
     for name in ("level", "aligned", "alignment"):
         _check_number(getattr(drift, name), name)

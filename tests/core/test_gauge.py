@@ -25,6 +25,7 @@ def test_the_scale_withstands_gross_errors(share):
         (np.repeat([0.0, 1.0], [50, 50]), 0.3, 1.0),
         (np.repeat([0.0, 1.0, 1e6], [90, 8, 2]), 0.1, 1.0),
         (np.repeat([0.0, 1.0, 2.0, 3.0, 1600.0], [60, 15, 10, 5, 10]), 0.5, 20.0),
+        (np.repeat([0.0, 1e-3, 1.0, 2.0], [60, 9, 16, 15]), 0.3, 2.0),
         (np.array([3.0]), 3.0, 3.0),
     ],
     ids=[
@@ -34,6 +35,7 @@ def test_the_scale_withstands_gross_errors(share):
         "two values",
         "rarely one and errors",
         "mostly zero and errors",
+        "mostly zero and traces",
         "a single sample",
     ],
 )
@@ -99,3 +101,11 @@ def test_small_deviations_do_not_make_others_gross_errors(rare, small):
         np.mean(np.minimum(np.abs(feature - 0.3), np.quantile(np.abs(feature - 0.3), 0.95)) ** 2)
     )
     assert 0.3 * spread < Gauge.of(feature[:, None], None).scale[0] < 1.2 * spread
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_errors_of_the_precision_are_no_deviations(dtype):
+    usual = dtype(0.3)
+    rounded = np.nextafter(usual, dtype(1.0))
+    feature = np.repeat(np.array([1.3, rounded, usual], dtype), [30, 90, 180])
+    assert 0.2 < Gauge.of(feature[:, None], None).scale[0] < 1.0

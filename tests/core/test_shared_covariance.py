@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maxnorm.core.factor_model import FactorModel
 from maxnorm.core.gauge import Gauge
-from maxnorm.core.shared_covariance import SWEEPS, evidence, explain
+from maxnorm.core.shared_covariance import SWEEPS, evidence, explain, sample_trust
 
 ACCURATE = (1e-9, 5000)
 
@@ -118,3 +118,15 @@ def test_weights_of_entries_take_part_in_a_projection():
     known = explain(model, T, weights, ACCURATE, is_robust=False)
     exact = model.expect(T, weights)
     np.testing.assert_allclose(known.R, exact.R, atol=1e-7)
+
+
+def test_samples_that_are_wrong_as_a_whole_have_no_influence():
+    model, T, _ = make(6)
+    observed = np.ones(T.shape, dtype=bool)
+    T[0] = 1e3
+    T[1] = 10.0 * np.random.default_rng(0).standard_normal(T.shape[1])
+    known = explain(model, T, observed)
+    trust = sample_trust(model, T - known.fitted)
+    assert trust[0] < 1e-6
+    assert trust[1] < 0.1
+    assert np.mean(trust[2:] == 1.0) > 0.97

@@ -323,15 +323,26 @@ def test_sample_weights_are_kept_by_rows_that_wait(tmp_path):
         (lambda: np.ones((3, 2)), [1.0, 1.0], "inconsistent numbers of samples|sample_weight.shape"),
         (lambda: np.ones((3, 2)), [1.0, -1.0, 1.0], "Negative values"),
         (lambda: np.ones((3, 2)), np.zeros(3), "sample_weight is zero for all|at least one non-zero"),
-        (lambda: np.ones((3, 2)), np.full(3, 1e200), "sample_weight has the value 1e\\+200, .* multiply all"),
-        (lambda: np.ones((3, 2)), np.full(3, 1e-200), "sample_weight has the value 1e-200, .* multiply all"),
+        (
+            lambda: np.ones((3, 2)),
+            np.full(3, 1e200),
+            "sample_weight has the value 1e\\+200, .* by their mean",
+        ),
+        (lambda: np.ones((3, 2)), np.full(3, 1e-200), "sample_weight has the value 1e-200, .* by their"),
+        (lambda: np.ones((3, 2), "f"), np.full(3, 1e-50), "sample_weight has the value 1e-50, .* float32"),
         (lambda: open_stream(np.ones((3, 2))), np.ones(3), "sample_weight needs X to be an array"),
     ],
-    ids=["too few", "negative", "zero", "too large", "too small", "stream"],
+    ids=["too few", "negative", "zero", "too large", "too small", "too small for float32", "stream"],
 )
 def test_wrong_sample_weights_are_refused(X, weights, message):
     with pytest.raises(ValueError, match=message):
         MaxNormDecomposition(1).fit(X(), sample_weight=weights)
+
+
+def test_weights_that_add_up_to_one_are_noticed():
+    X, _ = corrupted(60, gross=0.0)
+    with pytest.warns(UserWarning, match="sample_weight add up to 1; .* Divide sample_weight by its mean"):
+        MaxNormDecomposition(3, **EVERYDAY).fit(X, sample_weight=np.full(60, 1.0 / 60.0))
 
 
 class Loader:

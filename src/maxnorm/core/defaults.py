@@ -128,8 +128,8 @@ def young_forgetting(state: State) -> float:
         return 0.0
     # With the power rho, about a share 1 / (rho + 1) of the samples counts.
     most = state.time / (rule.young_components * state.L.shape[1]) - 1.0
-    is_gross = min(state.noise_of_sums[1] / rule.many_gross, 1.0)
-    return is_gross * (1.0 - state.likeness) * max(min(most, rule.falling), 0.0)
+    many_gross = min(state.noise_of_sums[1] / rule.many_gross, 1.0)
+    return many_gross * (1.0 - state.likeness) * max(min(most, rule.falling), 0.0)
 
 
 def learning_sweeps(scales: Scales, noise: Noise) -> int:

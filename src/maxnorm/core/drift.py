@@ -44,8 +44,8 @@ class DriftRule:
     averaging: float = 0.6  #: factor of the weights of earlier batches in the averages over increments
     #: standard errors that are subtracted from the squared lag, before and after a drift was noticed
     errors: tuple[float, float] = (4.0, 0.0)
-    alignments: float = 0.9  #: factor of the weights of earlier batches in the variance of alignments
-    least_variations: float = 2.0  #: number of changes of the alignment before this variance is used
+    spread_averaging: float = 0.9  #: factor of the weights of earlier batches in the variance of alignments
+    least_spread_weight: float = 2.0  #: weight of the changes of the alignment before this variance is used
     least_batches: float = 2.0  #: number of increments before lags are judged
     dependence: float = 4.0  #: factor of the variance of the squared lag, as entries depend on each other
     young: int = 1000  #: samples, before which the basis moves because it is being found
@@ -103,8 +103,8 @@ class Drift:
     power: float = 0.0  #: sum of the squares of increments
     batches: float = 0.0  #: number of these batches
     alignment: float = 0.0  #: product of the last two increments, in units of the mean square
-    variation: float = 0.0  #: sum of the squares of the changes of the alignment
-    variations: float = 0.0  #: number of these changes
+    spread: float = 0.0  #: sum of the squares of the changes of the alignment
+    spread_weight: float = 0.0  #: weight of these changes
     is_drifting: bool = False  #: whether the last change goes on
     before: Array | None = None  #: p x d, basis before the last change, in the units of the data
     changes: tuple[Change, ...] = ()  #: oldest first; the angle of the last one is not known yet
@@ -146,9 +146,9 @@ class Drift:
         known = replace(self, alignment=alignment)
         if not self.alignment:  # so far there was none
             return known
-        kept, change = DRIFT.alignments, alignment - self.alignment
-        variation = kept * self.variation + change**2
-        return replace(known, variation=variation, variations=kept * self.variations + 1.0)
+        kept, change = DRIFT.spread_averaging, alignment - self.alignment
+        spread, weight = kept * self.spread + change**2, kept * self.spread_weight + 1.0
+        return replace(known, spread=spread, spread_weight=weight)
 
     @property
     def alignment_variance(self) -> float:
@@ -157,9 +157,9 @@ class Drift:
         If successive samples are alike, as in the course of a day, so are their increments for a while. They
         point in the same direction by chance more often than those of independent samples.
         """
-        if self.variations < DRIFT.least_variations:
+        if self.spread_weight < DRIFT.least_spread_weight:
             return 0.0
-        return 0.5 * self.variation / self.variations
+        return 0.5 * self.spread / self.spread_weight
 
 
 class Watched(NamedTuple):

@@ -218,7 +218,7 @@ class FactorModel:
         is given, the variances of the predictions that are due to the basis, the prediction is that of a
         basis which was found without the entry, too.
         """
-        unsure = known.spread + doubt
+        unsure = np.maximum(known.spread, 0.0) + doubt  # rounding errors may be negative
         leverage = np.minimum(weights * unsure / self.noise, LARGEST_LEVERAGE)
         deviation = np.where(observed, (T - known.fitted) / (1.0 - leverage), 0.0)
         variance = self.noise + unsure / (1.0 - leverage)

@@ -26,7 +26,7 @@ Scaling = Literal["feature", "common"]
 # out if they are gross errors beside the lower quartile of the deviations that are not zero, and if a gap
 # separates them from the others: the least of them is so many times as large as the largest of the others.
 NEARLY_CONSTANT, CUT_QUANTILE, GAP = 1e-9, 0.95, 3.0
-ROUNDING = 64.0 * float(np.finfo(np.float64).eps)  # deviation that counts as zero, in units of the centre
+ROUNDING = 4.0  # deviation that counts as zero, in rounding errors of the centre
 
 
 class ModeRule(NamedTuple):
@@ -107,7 +107,8 @@ class Gauge:
             return cls(centre, np.full(p, robust_scale(np.nan_to_num(D, copy=False)) or 1.0))
         D = np.abs(D, out=D)
         D.sort(axis=0)
-        scales = feature_scales(D, there, centre)
+        rounding = ROUNDING * float(np.finfo(Z.dtype).eps) * np.abs(centre)
+        scales = feature_scales(D, there, rounding)
         value = np.where(centre != 0.0, np.abs(centre), 1.0)  # a constant feature has no scale but its value
         return cls(centre, np.where(scales > 0.0, scales, value))
 
@@ -210,7 +211,7 @@ def middle(ordered: Array, there: Array) -> Array:
     return np.where(there > 0, medians, 0.0)
 
 
-def feature_scales(magnitudes: Array, there: Array, centre: Array) -> Array:
+def feature_scales(magnitudes: Array, there: Array, rounding: Array) -> Array:
     """Return robust standard deviations of features; zero for a feature without deviations.
 
     Parameters
@@ -219,11 +220,11 @@ def feature_scales(magnitudes: Array, there: Array, centre: Array) -> Array:
         Magnitudes of the deviations of each feature, ordered.
     there : array of shape (p,)
         How many of them there are; those that follow are NaN.
-    centre : array of shape (p,)
-        What they are deviations from.
+    rounding : array of shape (p,)
+        Deviations up to these are rounding errors.
     """
     used = np.arange(len(magnitudes))[:, None] < there
-    negligible = np.maximum(ROUNDING * np.abs(centre), range_of(magnitudes.dtype).tiny)
+    negligible = np.maximum(rounding, range_of(magnitudes.dtype).tiny)
     zeros = np.count_nonzero((magnitudes <= negligible) & used, axis=0)
     nonzero = there - zeros
     # Deviations of zero count, unlike the entries of zero that robust_scale ignores.
@@ -237,18 +238,19 @@ def feature_scales(magnitudes: Array, there: Array, centre: Array) -> Array:
     unit = np.where(largest > 0.0, largest, 1.0)  # avoids overflow of squares
     squares = np.where(used, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
     spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(there, 1))
-    clean = usual_deviations(magnitudes, zeros, nonzero, there)
+    clean = are_no_errors(magnitudes, zeros, nonzero, there)
     rare = unit * np.sqrt(np.sum(squares, axis=0, where=clean & used) / np.maximum(clean.sum(axis=0), 1))
     return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, rare), 0.0)
 
 
-def usual_deviations(magnitudes: Array, zeros: Array, nonzero: Array, there: Array) -> Mask:
+def are_no_errors(magnitudes: Array, zeros: Array, nonzero: Array, there: Array) -> Mask:
     """Return which deviations of features that are nearly always the same are no gross errors."""
     quartile = entry_at(magnitudes, zeros + nonzero // 4) / GAUSSIAN_LOWER_QUARTILE
     clean = magnitudes / BULK.gross_error <= quartile
     n_clean = np.count_nonzero(clean, axis=0)
     has_gap = entry_at(magnitudes, n_clean) / GAP > entry_at(magnitudes, n_clean - 1)
-    return clean | ~has_gap | (n_clean >= there)
+    is_minority = there - n_clean <= BULK.majority * nonzero
+    return clean | ~(has_gap & is_minority) | (n_clean >= there)
 
 
 def bulk_scales(magnitudes: Array, zeros: Array, nonzero: Array, used: Mask) -> Array:

@@ -284,7 +284,8 @@ def robust_scale(V: Array, limit: int = 8_000) -> float:
 def quantile(values: Array, level: float) -> float:
     """Return a quantile of some numbers, interpolated linearly.
 
-    ``np.quantile`` has the same result for a vector without NaN, but takes ten times as long for a short one.
+    ``np.quantile`` has the same result, up to rounding, for a vector without NaN, but takes ten times as long
+    for a short one.
     """
     position = level * (len(values) - 1)
     low = int(position)

@@ -221,10 +221,7 @@ class CappedL1(AdaptiveNoise, WeightingNoise):
         return thresholds[:, :1] * leniency, thresholds[:, 1:] * leniency
 
     def _lenient(self, V: Array) -> Array:
-        leniency = np.asarray(self.leniency, V.dtype)
-        if leniency.shape == V.shape[1:]:
-            return leniency
-        return np.broadcast_to(leniency, V.shape[1:]).copy()
+        return np.broadcast_to(np.asarray(self.leniency, dtype=V.dtype), V.shape[1:]).copy()
 
     def influence(self, V: Array, thresholds: Array, out: Array | None = None) -> Array:
         fast = compiled()

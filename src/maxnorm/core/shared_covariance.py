@@ -35,6 +35,7 @@ class SweepRule:
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
     lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
+    wrong: float = 2.5  #: the same scale, from which a sample that is learnt from loses weight
     misfit: float = 1.5  #: the same scale, from which a sample that is read counts as badly fitted,
     lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many of them
     largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
@@ -185,8 +186,7 @@ def judge(
     prediction, and if its leverage on that is h, a clean entry has a residual of variance 1 - h.
     """
     p = residual.shape[1]
-    quartile = row_scales(residual, reach=SWEEPS.unlimited)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
-    bulk = lenient * quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
+    bulk = lenient * bulk_scales(residual, model)
     believed = (weights @ np.ones(p, weights.dtype)).astype(np.float64)[:, None] / p
     leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
     variance = np.maximum(1.0 - np.minimum(leverage, SWEEPS.largest_leverage), bulk**2)
@@ -196,6 +196,32 @@ def judge(
     half = np.column_stack([np.maximum(odds, SWEEPS.least_odds), rate]).astype(residual.dtype)
     half *= 0.5
     return half[:, :1], half[:, 1:]
+
+
+def bulk_scales(residual: Array, model: FactorModel) -> Array:
+    """Return the robust scales of the residuals of samples, among which are gross errors."""
+    quartile = row_scales(residual, reach=SWEEPS.unlimited)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
+    scales: Array = quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
+    return scales
+
+
+def sample_trust(model: FactorModel, deviation: Array) -> Array:
+    """Return weights of samples, which are less than one for those that are wrong as a whole.
+
+    The entries of a sample that is fitted badly are judged leniently. If it is not fitted better in the end,
+    it must not count, or the basis would turn to it: its influence vanishes as its residual grows.
+
+    Parameters
+    ----------
+    model : FactorModel
+        The model.
+    deviation : array of shape (b, p)
+        Deviations of the entries from their predictions; zero if missing.
+    """
+    bulk = bulk_scales(deviation / np.sqrt(model.noise), model)
+    excess = np.divide(SWEEPS.wrong, bulk, out=np.ones(len(bulk)), where=bulk > SWEEPS.wrong)
+    trust: Array = excess**4
+    return trust
 
 
 def believe(residual: Array, half_odds: Array, half_rate: Array, out: Array) -> Array:

@@ -74,7 +74,9 @@ from maxnorm.streams import Stream, StreamError, open_stream
 from maxnorm.streams.memory import is_dask
 
 MUCH_REJECTED = 0.25  # share of the entries of X that are classified as gross errors
-SMALLEST_WEIGHT = 1e-100  # of a sample; squares of smaller ones, and of those beyond its inverse, are lost
+# Of a sample, in single and double precision. Products with smaller ones, and with those beyond the inverse,
+# are lost.
+SMALLEST_WEIGHT = {"f": 1e-18, "d": 1e-100}
 RandomState = int | np.random.RandomState | None
 Samples = Any  # array-like, data frame, sparse matrix, Dask collection or Stream
 Auto = Literal["auto"]
@@ -260,6 +262,7 @@ class OnlineFactorisation(SavedMixin, ReportMixin, CallbackSupportMixin, Transfo
             learner = self._learner()
             source = with_features(self._source(X, reset=True), row_features)
             source = with_weights(source, X, sample_weight)
+            warn_if_light(source)
             if isinstance(source, Batch) and (complaint := complaint_about_tiny(source)) is not None:
                 raise ValueError(complaint)
             self._fit_source(learner, source, Monitor(self, callback, self._keep))
@@ -943,13 +946,28 @@ def with_weights(
     used = weight > 0.0
     if not used.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive")
-    extreme = weight[used & ((weight < SMALLEST_WEIGHT) | (weight > 1.0 / SMALLEST_WEIGHT))]
+    least = SMALLEST_WEIGHT[source.dtype.char]
+    extreme = weight[used & ((weight < least) | (weight > 1.0 / least))]
     if len(extreme):
         raise ValueError(
-            f"sample_weight has the value {extreme[0]:.3g}, but positive weights must be between "
-            f"{SMALLEST_WEIGHT:.0e} and {1.0 / SMALLEST_WEIGHT:.0e}; multiply all of them by a constant"
+            f"sample_weight has the value {extreme[0]:.3g}, but positive weights must be between {least:.0e} "
+            f"and {1.0 / least:.0e} in {source.dtype} arithmetic; they count as repetitions, so divide them "
+            "by their mean, or pass zero for samples that do not count"
         )
     return replace(source, weight=weight) if used.all() else replace(source, weight=weight)[used]
+
+
+def warn_if_light(source: Batch | Stream | Blocks) -> None:
+    """Warn if all samples together count as hardly more than one."""
+    if isinstance(source, Batch) and source.weight is not None and len(source) > 2:
+        total = float(source.weight.sum())
+        if total < 2.0:
+            warnings.warn(
+                f"the values of sample_weight add up to {total:.3g}; they count as repetitions, so that all "
+                "samples together say as little as so many of them. Divide sample_weight by its mean",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 def is_streamed(X: Any) -> bool:
