@@ -23,6 +23,7 @@ from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_scales
 from maxnorm.core.noise import CAPPED, CappedL1
 from maxnorm.core.norms import NuclearNorm, anchored
+from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
 from maxnorm.core.shared_covariance import SharedPosterior, evidence, explain, sample_trust
 from maxnorm.core.state import State
 from maxnorm.core.statistics import SufficientStatistics
@@ -79,7 +80,7 @@ class CrowdedRule:
     least_held_out: int = 20  #: samples; with fewer, the first start is taken
     hardly_any: float = 0.01  #: share of gross errors; with fewer, it is also tried whether there are none
     growth: float = 1.2  #: of the share of gross errors, beyond what the comparison has found
-    sweeps: int = 4  #: of a round, from the coefficients of the round before
+    sweeps: int = 4  #: of every round but the first, from the coefficients of the round before
     probe: int = 60  #: samples, at least, that show whether the usual encoder suffices after the rounds
     misread: float = 0.2  #: by how much its residuals may exceed those of the model, in units of the signal
     longest_step: float = 1.8  #: in units of the step of expectation maximisation, which converges below 2
@@ -236,9 +237,8 @@ class FirstSamples:
         """
         R: Array | None = None
         for _ in range(rounds):
-            known = explain(
-                model, self.T, self.observed, (0.0, CROWDED.sweeps), is_robust=self.is_robust, start=R
-            )
+            accuracy = SHARED_SWEEPS.learning if R is None else (0.0, CROWDED.sweeps)
+            known = explain(model, self.T, self.observed, accuracy, is_robust=self.is_robust, start=R)
             L, same = model.loadings, np.eye(model.n_components)
             weight = self.trusted(model, known)
             statistics = sum_up(known, self.T, self.observed, known.R, L, same, L, weight, center=self.center)
