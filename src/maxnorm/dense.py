@@ -303,8 +303,7 @@ class DenseLearner(Learner):
             settings, model=fit.model, is_shared=True, start=fit.R, forgetting=0.0, noise_forgetting=0.0
         )
         # Later samples are learnt from in the usual way if the usual encoder suffices for the first ones.
-        if not is_crowded and not samples.need_model(fit):
-            state = replace(state, first_rows=0)
+        state = replace(state, is_shared=is_crowded or samples.need_model(fit))
         L = (scale * fit.model.loadings).astype(state.L.dtype)
         return replace(state, L=L if L.any() else state.L), settings  # a basis of zeros would stay zero
 
@@ -315,8 +314,7 @@ class DenseLearner(Learner):
         noise, automatic = learning_noise(self.noise_at(state), purity), self.max_iter == "auto"
         forgetting = forgetting_at(self.forgetting, state, noise)
         is_auto = self.forgetting == "auto"
-        is_shared = state.first_rows > 0
-        is_explained = is_shared or (self.half_life is None and is_settled(state))
+        is_explained = state.is_shared or (self.half_life is None and is_settled(state))
         may_improve = self.half_life is None and self.is_everyday and self.noise == "capped"
         if is_auto and may_improve and not is_explained:
             forgetting = max(forgetting, defaults.young_forgetting(state))
@@ -335,7 +333,7 @@ class DenseLearner(Learner):
             location=self.location_at(state),
             clean_limits=state.clean_limits if self.is_everyday else None,
             model=self.model_at(state) if is_explained else None,
-            is_shared=is_shared,
+            is_shared=state.is_shared,
             watch=self.watch_at(state),
         )
 
@@ -612,7 +610,7 @@ def has_own_covariances(state: State) -> bool:
     Otherwise their covariances share eigenvectors, because it would take too long to compute them.
     """
     p, d = state.L.shape
-    return not state.first_rows and p * d**2 <= APPLYING_WORK
+    return not state.is_shared and p * d**2 <= APPLYING_WORK
 
 
 def is_full(Z: Array) -> Mask:

@@ -287,6 +287,7 @@ def _check_state(state: Any, n_features: int) -> None:
     for name in ("n_samples", "n_steps", "time", "first_rows"):
         _check_integer(getattr(state, name), name, least=0)
     _require(state.first_rows <= first_rows(p, d), "first_rows is out of range")
+    _require(isinstance(state.is_shared, bool), "is_shared is not a truth value")
     if state.biases is not None:
         _check_biases(state.biases, p)
     if state.selection is not None:

@@ -65,9 +65,8 @@ class State:
     gauge: Gauge | None = None  #: the units of the model; None for those of the data
     model: FactorModel | None = None  #: the factor model, if it was fitted to all samples so far
     drift: Drift | None = None  #: what is known of changes of the stream, if they are looked for
-    #: number of first samples that are learnt from together, or zero; after these, positive as long as
-    #: samples are explained by the model with shared covariances
-    first_rows: int = 0
+    first_rows: int = 0  #: number of first samples that are learnt from together, or zero
+    is_shared: bool = False  #: whether samples are explained by the model with shared covariances
     entry_model: EntryModel | None = None  #: the model of single entries, if that is what is learnt
     entry_sums: EntrySums | None = None  #: what it follows from
     repeated_weight: float = 0.0  #: of all samples, while a pass repeats them; zero in the first pass
