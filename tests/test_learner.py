@@ -11,7 +11,7 @@ from maxnorm.core.encoding import encode
 from maxnorm.core.noise import L1
 from maxnorm.core.state import State, remaining_weight, surrogate
 from maxnorm.dense import DenseLearner, DenseSettings, measure
-from maxnorm.learner import OVERFLOW, Progress, WrappedLearner, apply, flush, learn, step, take
+from maxnorm.learner import OVERFLOW, Progress, WrappedLearner, apply, flush, learn, settle, step, take
 from maxnorm.paper.exact import PlainMaxNorm, exact_learner
 from maxnorm.sparse import CompletionLearner, SparseLearner
 
@@ -297,6 +297,20 @@ def test_waiting_rows_are_kept_in_few_pieces():
         progress = take(learner, progress, Batch(np.ones((1, 4))))
     assert progress.n_waiting == 1000
     assert len(progress.waiting) <= 10
+
+
+def test_settling_learns_from_the_rows_that_wait_but_not_from_the_first_ones_of_a_process():
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal((3000, 3)) @ rng.standard_normal((3, 40)) for _ in range(2))
+    learner = DenseLearner(n_components=3, center=True, scale=True, drift="auto")
+    progress = take(learner, Progress(learner.start(40, first.dtype, 0)), Batch(first[:20]))
+    assert settle(learner, progress).n_waiting == 20
+    progress = settle(learner, take(learner, progress, Batch(first[20:])))
+    assert (progress.state.n_samples, progress.n_waiting) == (3000, 0)
+    progress = settle(learner, take(learner, progress, Batch(second[:30])))
+    assert (progress.state.n_samples, progress.n_waiting) == (3000, 30)
+    progress = take(learner, progress, Batch(second[30:]))
+    assert [change.sample for change in progress.state.drift.changes] == [3000]
 
 
 def test_dense_and_sparse_rows_may_alternate():

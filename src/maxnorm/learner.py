@@ -6,13 +6,13 @@ max-norm regularization" (2017): for each batch of samples, find their coefficie
 current basis, add up a few sums, and update the basis from the sums. No sample is kept.
 
 A :class:`Learner` is an immutable value: it holds settings and no data. Everything that has been learnt is in
-the :class:`~maxnorm.core.state.State`, which a learner takes and returns. The loop consists of four
+the :class:`~maxnorm.core.state.State`, which a learner takes and returns. The loop consists of five
 functions:
 
 - :func:`step` learns from one batch, in three acts: begin, measure, update;
 - :func:`learn` cuts rows into batches and learns from one batch after the other;
 - :func:`take` is :func:`learn` for rows that arrive in several calls; rows that do not fill a batch wait;
-- :func:`flush` learns from the rows that wait.
+- :func:`flush` learns from the rows that wait; :func:`settle` does so unless a process has only begun.
 
 :func:`apply` uses what was learnt. Estimators learn from arrays, files and streams through these functions.
 On a cluster, a round (``maxnorm.dask.rounds``) is the same three acts, with ``measure`` on the workers. To
@@ -556,7 +556,13 @@ def check_state(state: State) -> None:
 
 
 def learn(
-    learner: Learner, state: State, rows: Batch, *, last: bool = True, watch: Watcher | None = None
+    learner: Learner,
+    state: State,
+    rows: Batch,
+    *,
+    last: bool = True,
+    until_new: bool = False,
+    watch: Watcher | None = None,
 ) -> tuple[State, Batch]:
     """Learn from rows batch by batch.
 
@@ -572,6 +578,8 @@ def learn(
         The samples.
     last : bool, default=True
         Whether no more rows follow, so that all of these rows are learnt from.
+    until_new : bool, default=False
+        Whether to stop where a new process begins, if the stream changes.
     watch : callable, default=None
         Called with a :class:`StepResult` after every step.
 
@@ -580,7 +588,7 @@ def learn(
     state : State
         What has been learnt.
     rest : Batch
-        The rows that do not fill a batch; none if the rows are the last ones.
+        The rows that do not fill a batch; none if the rows are the last ones, unless a new process has begun.
 
     See Also
     --------
@@ -599,23 +607,12 @@ def learn(
     >>> state.n_samples, len(rest)
     (40, 10)
     """
-    result = state, rows
-    for after in steps(learner, state, rows, last, watch):
-        result = after
-    return result
-
-
-def steps(
-    learner: Learner, state: State, rows: Batch, last: bool, watch: Watcher | None
-) -> Iterator[tuple[State, Batch]]:
-    """Yield the state after each step of :func:`learn`, and the rows that are left."""
     p, d = state.L.shape
     with limited_blas(max(BATCHES.entries // p, 10), p, d):
         while len(rows):
             with refusing_overflow():
                 state, size = learner.plan(state, rows, last)
             if not size:
-                yield state, rows  # what was chosen is part of the state
                 break
             batch, before = rows[:size], state.n_samples
             with refusing_overflow():
@@ -624,8 +621,10 @@ def steps(
             rows = rows[state.n_samples - before :]  # if the stream has changed, a part of the batch is left
             if watch is not None:
                 watch(StepResult(state, added, batch))
-            del added, batch  # which may be large, before there are those of the next step
-            yield state, rows
+            del added  # whose sums may be large, before there are those of the next batch
+            if until_new and not state.time:
+                break
+    return state, rows
 
 
 def take(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:
@@ -737,14 +736,24 @@ def settle(learner: Learner, progress: Progress) -> Progress:
     -------
     Progress
         What has been learnt, and the rows that go on waiting.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxnorm.core.batch import Batch
+    >>> from maxnorm.dense import DenseLearner
+    >>> from maxnorm.learner import Progress, settle, take
+    >>> learner = DenseLearner(n_components=2, batch_size=20)
+    >>> progress = Progress(learner.start(n_features=10, dtype=np.dtype(float), seed=0))
+    >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
+    >>> progress = settle(learner, take(learner, progress, Batch(X)))
+    >>> progress.state.n_samples, progress.n_waiting
+    (50, 0)
     """
     if not progress.waiting or not progress.state.time:
         return progress
-    rows = Batch.join(progress.waiting)
-    for state, rest in steps(learner, progress.state, rows, True, None):
-        if not state.time or not len(rest):
-            return Progress(state, [rest] if len(rest) else [])
-    return progress
+    state, rest = learn(learner, progress.state, Batch.join(progress.waiting), until_new=True)
+    return Progress(state, [rest.copy()] if len(rest) else [])
 
 
 def take_last(learner: Learner, progress: Progress, rows: Batch, watch: Watcher | None = None) -> Progress:

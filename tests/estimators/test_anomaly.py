@@ -110,6 +110,21 @@ def test_anomalies_are_found_after_the_stream_has_changed(kind):
         assert abs(detector.changes_[0].sample - 2000) <= 20
 
 
+def test_a_new_process_with_a_slow_rhythm_is_learnt_as_well_as_the_first_one():
+    rng = np.random.default_rng(0)
+    t = np.arange(1400) / 30.0
+    factors = np.column_stack([np.sin(t), np.cos(t), np.sin(2.7 * t)])
+    before, after = rng.standard_normal((2, 3, 8))
+    X = np.where((np.arange(1400) < 700)[:, None], factors @ before, factors @ after)
+    X += 0.05 * rng.standard_normal(X.shape)
+    detector = AnomalyDetector(random_state=0)
+    for row in X:
+        detector.score_learn(row[None])
+    assert [(change.sample, change.kind) for change in detector.changes_] == [(700, "new")]
+    deviations = np.sqrt(detector.estimator_.noise_variance_)
+    assert np.abs(np.log(deviations / 0.05)).max() < 0.5
+
+
 def test_how_rows_are_divided_into_calls_makes_no_difference():
     X, _ = make_stream("abrupt", n=1200)
     whole, parts = AnomalyDetector(random_state=0), AnomalyDetector(random_state=0)
