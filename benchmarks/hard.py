@@ -1,7 +1,7 @@
 """Print the tables of docs/hard.md: many components and errors, few samples, and streams that change.
 
-    python benchmarks/hard.py                 # everything, about 25 minutes on one core
-    python benchmarks/hard.py errors --slow   # with GRASTA and batch PCP, about an hour
+    python benchmarks/hard.py                 # everything, about a quarter of an hour on one core
+    python benchmarks/hard.py errors --slow   # with GRASTA and batch PCP, most of an hour
     python benchmarks/hard.py change
 
 All estimators are given the rank and nothing else. Every table has the mean over seeds (``--seeds``).
@@ -67,6 +67,14 @@ def make_corrupted(d, share, kind, seed, n=N_SAMPLES, p=N_FEATURES, missing=0.0)
     X = clean + errors
     X[rng.random(X.shape) < missing] = np.nan
     return basis, X, np.where(errors == 0.0, X, np.nan)
+
+
+def warm_up():
+    """Load compiled code before the first measurement."""
+    X = np.random.default_rng(0).standard_normal((400, 20))
+    for estimator in OURS.values():
+        estimator(3).fit(X)
+        estimator(3).partial_fit(X).transform(X)
 
 
 def score(learner, X, basis, method="partial_fit"):
@@ -369,6 +377,7 @@ TABLES = {
 def main(tables, seeds, slow):
     """Print some tables, or all of them."""
     with threadpool_limits(1):
+        warm_up()
         for name in tables or TABLES:
             if name == "errors" and slow:
                 print_errors(seeds, RIVALS | SLOW_RIVALS)
