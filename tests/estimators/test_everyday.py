@@ -482,6 +482,30 @@ def test_a_location_is_believed_as_far_as_it_exceeds_its_error():
         assert least <= seen.mean_share <= most
 
 
+def test_a_mean_outside_of_the_basis_is_believed_beside_small_residuals():
+    rng = np.random.default_rng(0)
+    L, R = rng.standard_normal((40, 2)), rng.standard_normal((300, 2))
+    outside = rng.standard_normal(40)
+    outside -= L @ np.linalg.lstsq(L, outside, rcond=None)[0]
+    mean = 0.03 * outside
+    noise = 0.01 * rng.standard_normal((300, 40))
+    seen = SufficientStatistics.from_batch(R @ L.T + mean + noise, R, np.zeros(300), center=True)
+    assert seen.mean_share < 0.7
+    found = seen.refined_location(L)
+    found -= L @ np.linalg.lstsq(L, found, rcond=None)[0]
+    assert np.linalg.norm(found - mean) < 0.1 * np.linalg.norm(mean)
+
+
+@BOTH
+def test_one_pass_over_skewed_samples_is_nearly_as_accurate_as_pca(kind):
+    rng = np.random.default_rng(0)
+    clean = rng.gamma(1.0, 1.0, (2000, 8)) @ rng.standard_normal((8, 200))
+    X = clean + 0.01 * clean.std() * rng.standard_normal(clean.shape)
+    pca = PCA(8).fit(X)
+    best = error(pca.inverse_transform(pca.transform(X)), clean)
+    assert error(kind(8, random_state=0).partial_fit(X).decompose(X).low_rank, clean) < 2.0 * best
+
+
 def test_the_rank_of_many_features_is_that_of_some_of_them():
     data = make_corrupted_low_rank(150, 8000, 4, corruption=0.05, dense_noise=0.005, random_state=0)
     model = MaxNormDecomposition(**EVERYDAY).fit(data.X)

@@ -118,7 +118,10 @@ class State:
             return self.model
         if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return None
-        return self.model_of_sums
+        model, location = self.model_of_sums, self.statistics.refined_location(self.L.astype(np.float64))
+        return (
+            model if location is None else replace(model, basis=np.column_stack([model.loadings, location]))
+        )
 
     @property
     def model_of_sums(self) -> FactorModel:

@@ -178,6 +178,22 @@ class SufficientStatistics:
         square = 0.0 if self.t is None else float(self.t @ self.t)
         return max(1.0 - MEAN_SQUARES * 2.0 * self.loss / square, 0.0) if square else 0.0
 
+    def refined_location(self, L: Array) -> Array | None:
+        """Return the mean of samples mu + L r, given the basis; None if it is not learnt.
+
+        Within the basis, the mean of the samples is believed as far as :attr:`mean_share` says. Outside of
+        it, samples vary by their residuals only, beside which a mean stands out more.
+        """
+        if self.t is None:
+            return None
+        outside = self.t - L @ self.r
+        square = float(outside @ outside)
+        squares = 2.0 * (self.quadratic(L) - float(np.vdot(L, self.B)) + self.loss)
+        chance = max(squares - square / self.weight, 0.0)  # the residuals about their mean
+        share = self.mean_share
+        more = max(1.0 - chance / square - share, 0.0) if square else 0.0
+        return (share * self.t + more * outside) / self.weight
+
     def centred(self) -> SufficientStatistics:
         """Return the statistics of deviations of samples and coefficients from their means.
 
