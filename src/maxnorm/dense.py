@@ -332,7 +332,7 @@ class DenseLearner(Learner):
             gauge=state.gauge,
             location=self.location_at(state),
             clean_limits=state.clean_limits if self.is_everyday else None,
-            model=self.model_at(state) if is_explained else None,
+            model=state.learning_model if is_explained and self.is_everyday else None,
             is_shared=state.is_shared,
             watch=self.watch_at(state),
         )

@@ -110,6 +110,20 @@ class State:
 
     @cached_property
     def factor_model(self) -> FactorModel | None:
+        """The factor model by which samples are read; None in the units of the data.
+
+        Its location is refined. Learning goes without that: a location that moves passes for a drift.
+        """
+        model = self.learning_model
+        if model is None or self.model is not None:
+            return model
+        location = self.statistics.refined_location(self.L.astype(np.float64))
+        if location is None:
+            return model
+        return replace(model, basis=np.column_stack([model.loadings, location]))
+
+    @cached_property
+    def learning_model(self) -> FactorModel | None:
         """The factor model that the sums amount to, unless one was fitted; None in the units of the data.
 
         The coefficients have the covariance of those learnt from.
@@ -118,10 +132,7 @@ class State:
             return self.model
         if self.gauge is None or self.statistics.residuals is None or not self.statistics.weight:
             return None
-        model, location = self.model_of_sums, self.statistics.refined_location(self.L.astype(np.float64))
-        return (
-            model if location is None else replace(model, basis=np.column_stack([model.loadings, location]))
-        )
+        return self.model_of_sums
 
     @property
     def model_of_sums(self) -> FactorModel:
