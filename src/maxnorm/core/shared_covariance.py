@@ -35,7 +35,7 @@ class SweepRule:
     largest_leverage: float = 0.95  #: of entries on their own predictions, on average
     least_odds: float = 1.0  #: log odds of dense noise for an entry that is as predicted
     lenient: float = 0.8  #: robust scales of the residual of a sample that its entries are judged by at least
-    wrong: float = 2.5  #: the same scale, from which a sample that is learnt from loses weight
+    wrong: float = 2.5  #: robust scale of the residual from which a sample loses weight while learning
     misfit: float = 1.5  #: the same scale, from which a sample that is read counts as badly fitted,
     lenient_to_misfits: float = 2.5  #: so that its entries are judged by this many of them
     largest: float = 1e8  #: deviation in units of the noise; larger ones are as wrong
