@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from maxnorm.core import defaults
 from maxnorm.core.batch import Batch
-from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.encoding import encode
 from maxnorm.core.factor_model import SMALLEST_NOISE, FactorModel
 from maxnorm.core.gauge import Gauge
 from maxnorm.core.linalg import row_scales
 from maxnorm.core.noise import CAPPED, CappedL1
 from maxnorm.core.norms import NuclearNorm, anchored
-from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
-from maxnorm.core.shared_covariance import SharedPosterior, evidence, explain, sample_trust
+from maxnorm.core.shared_covariance import SWEEPS, SharedPosterior, evidence, explain, sample_trust
 from maxnorm.core.state import State
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
@@ -222,8 +221,8 @@ class FirstSamples:
             some.observed,
             norm=NuclearNorm(0.0),
             noise=noise,
-            learning_tol=SWEEPS.learning_tol,
-            max_iter=SWEEPS.learning[1],
+            learning_tol=defaults.SWEEPS.learning_tol,
+            max_iter=defaults.SWEEPS.learning[1],
         )
         deviation = np.where(some.observed, Z - R @ model.loadings.T, 0.0)
         found, known = (float(np.median(row_scales(X)[0])) for X in (code.residual + code.E, deviation))
@@ -237,7 +236,7 @@ class FirstSamples:
         """
         R: Array | None = None
         for _ in range(rounds):
-            accuracy = SHARED_SWEEPS.learning if R is None else (0.0, CROWDED.sweeps)
+            accuracy = SWEEPS.learning if R is None else (0.0, CROWDED.sweeps)
             known = explain(model, self.T, self.observed, accuracy, is_robust=self.is_robust, start=R)
             L, same = model.loadings, np.eye(model.n_components)
             weight = self.trusted(model, known)

@@ -9,15 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxnorm.core import defaults
 from maxnorm.core.batch import Batch
-from maxnorm.core.defaults import SWEEPS
 from maxnorm.core.drift import Kind, Watch, Watched
 from maxnorm.core.encoding import Encoding
 from maxnorm.core.factor_model import FactorModel, Posterior
 from maxnorm.core.linalg import quantile, row_norms, row_scales, symmetric, upper_triangle
 from maxnorm.core.scales import Scales
-from maxnorm.core.shared_covariance import SWEEPS as SHARED_SWEEPS
-from maxnorm.core.shared_covariance import SharedPosterior, explain, sample_evidence, sample_trust
+from maxnorm.core.shared_covariance import SWEEPS, SharedPosterior, explain, sample_evidence, sample_trust
 from maxnorm.core.state import Contribution, Decay, remaining_weight
 from maxnorm.core.statistics import SufficientStatistics
 from maxnorm.core.types import Array, Mask
@@ -45,7 +44,7 @@ def read(
     start: Array | None = None
     for stage in model.annealed if is_robust else []:
         start = explain(stage, T, observed, start=start).R
-    accuracy = (SHARED_SWEEPS.applying[0], max_iter)
+    accuracy = (SWEEPS.applying[0], max_iter)
     shared = explain(model, T, observed, accuracy, is_robust=is_robust, start=start)
     return Reading(shared.R, shared.weights, shared.n_iter, shared.converged)
 
@@ -58,11 +57,11 @@ def read_wide(model: FactorModel, T: Array, observed: Mask, max_iter: int, readi
     therefore read again, more leniently. Then all are projected onto the basis with the weights that their
     entries have, and noise variances that are half as different, on the scale of their logarithms.
     """
-    accuracy = (SHARED_SWEEPS.applying[0], max_iter)
+    accuracy = (SWEEPS.applying[0], max_iter)
     deviation = np.where(observed, T - model.location - reading.R @ model.loadings.T, 0.0)
-    largest = SHARED_SWEEPS.largest
+    largest = SWEEPS.largest
     bulk = row_scales(np.clip(deviation / np.sqrt(model.noise), -largest, largest))[0]
-    misfit = np.flatnonzero(bulk > SHARED_SWEEPS.misfit)
+    misfit = np.flatnonzero(bulk > SWEEPS.misfit)
     if len(misfit):
         again = explain(
             model,
@@ -70,7 +69,7 @@ def read_wide(model: FactorModel, T: Array, observed: Mask, max_iter: int, readi
             observed[misfit],
             accuracy,
             start=reading.R[misfit],
-            lenient=SHARED_SWEEPS.lenient_to_misfits,
+            lenient=SWEEPS.lenient_to_misfits,
         )
         reading.R[misfit], reading.weights[misfit] = again.R, again.weights
         reading.converged[misfit] = again.converged
@@ -140,7 +139,7 @@ def score_by_model(
         known, weights, *_ = model.encode(T, observed, max_iter)
         evidence = model.sample_evidence(T, observed, weights, known)
     else:
-        shared = explain(model, T, observed, (SHARED_SWEEPS.applying[0], max_iter))
+        shared = explain(model, T, observed, (SWEEPS.applying[0], max_iter))
         evidence = sample_evidence(model, shared, T, observed)
     return evidence - observed @ np.log(model.gauge.scale)
 
@@ -294,7 +293,9 @@ def measure_by_model(
     if is_shared:
         known = explain(model, T, observed, is_robust=is_robust, start=start)
     else:
-        known = FullPosterior(*model.encode(T, observed, SWEEPS.learning[1], is_robust=is_robust)[:2])
+        known = FullPosterior(
+            *model.encode(T, observed, defaults.SWEEPS.learning[1], is_robust=is_robust)[:2]
+        )
     deviation = np.where(observed, T - known.fitted, 0.0)
     watched = Watched() if watch.drift is None else watch(row_scales(deviation)[0])
     if watched.change is not None:
