@@ -121,7 +121,7 @@ def cells(figure: str, size: Size, repetitions: int | None = None) -> list[Cell]
     if figure == "theory":
         return [Cell.of("theory", p=50, d=5, n=size.n // 2, rho=0.1, seed=0)] + [
             Cell.of("memory", method=method, p=100, d=10, n=n, seed=0)
-            for n in (5000, 20_000, 80_000)
+            for n in (5000, 20_000, 80_000, 320_000)
             for method in OURS
         ]
     return _noise(size, seeds)
