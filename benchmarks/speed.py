@@ -70,9 +70,9 @@ def checkout(commit):
             subprocess.run([*git, "remove", "--force", folder], check=True)
 
 
-def start_worker(source):
-    """Return a process that times passes of the version whose source code is given."""
-    command = [sys.executable, "-c", WORKER, str(source), str(ROOT / "benchmarks")]
+def start_worker(source, program):
+    """Return a process that runs a program with the version whose source code is given."""
+    command = [sys.executable, "-c", program, str(source), str(ROOT / "benchmarks")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
@@ -97,7 +97,7 @@ def main(commit, repetitions, noise):
     table = Table("features, rank, share of wrong entries", "norm", commit, "this version", "ratio")
     table.title = "milliseconds per sample"
     with checkout(commit) as source:
-        workers = [start_worker(source), start_worker(ROOT / "src")]
+        workers = [start_worker(folder, WORKER) for folder in (source, ROOT / "src")]
         for p, d, share, n in track(CASES):
             for norm, name in ESTIMATORS.items():
                 case = [name, p, d, share, n, noise]

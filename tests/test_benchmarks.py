@@ -129,6 +129,20 @@ def test_grid_compares_the_estimators_with_pcp(tmp_path, monkeypatch):
     assert (tmp_path / "report" / "grid.png").stat().st_size > 1000
 
 
+@pytest.mark.filterwarnings("ignore")  # stream 4 has many gross errors
+def test_variety_has_streams_of_all_kinds_and_measures_errors():
+    import variety
+
+    kinds = {variety.make_stream(seed)[0].split(", ")[2] for seed in range(30)}
+    assert kinds == {"normal", "heavy tails", "skewed", "walks", "waves"}
+    about, X, clean, odd = variety.make_stream(4)
+    assert X.shape == clean.shape == (len(odd), X.shape[1])
+    assert about.startswith(f"{len(X)} x {X.shape[1]}, rank ")
+    errors = variety.measure_errors(4)
+    assert len(errors) == len(variety.METHODS)
+    assert all(0.0 < error < 2.0 for error in errors)
+
+
 def run_script(name, *arguments):
     """Run a benchmark in a process of its own, and return what it prints."""
     command = [sys.executable, str(BENCHMARKS / name), *arguments]
