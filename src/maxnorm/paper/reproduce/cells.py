@@ -201,9 +201,11 @@ def memory(method: str, p: int, d: int, n: int, seed: int) -> Result:
     dict
         The number "megabytes".
     """
-    _, stream = corrupted_stream(p, d, n, 0.3, seed, BLOCK)
     setup = _setup(p, d, seed, "uniform")
-    METHODS[method].make(setup).partial_fit(np.ones((1, p)))  # loads compiled code before the measurement
+    first = METHODS[method].make(setup)
+    for block in corrupted_stream(p, d, 4 * BLOCK, 0.3, seed, BLOCK)[1]:
+        first.partial_fit(block)  # loads compiled code before the measurement
+    _, stream = corrupted_stream(p, d, n, 0.3, seed, BLOCK)
     return {"megabytes": measure_peak_memory(METHODS[method].make(setup), stream)}
 
 
