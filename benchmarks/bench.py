@@ -70,6 +70,7 @@ def warm_up():
     for dtype in (np.float64, np.float32):
         for Learner in scaling.LEARNERS:
             Learner(2, random_state=0).fit(X.astype(dtype))
+            Learner(2, random_state=0).partial_fit(X.astype(dtype)).decompose(X.astype(dtype))
     scaling.measure_sizes([(500, 40)], 100)  # large enough for sweeps in single precision
 
 

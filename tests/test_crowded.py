@@ -75,6 +75,14 @@ def test_samples_that_are_wrong_as_a_whole_do_not_turn_the_basis(p, d, n_wrong):
     assert np.median(model.noise_variance_) < 2.0 * 0.05**2 * d / p
 
 
+def test_many_samples_of_another_kind_are_no_errors():
+    rng, U, X = low_rank(n=600, p=200, d=8)
+    X[:, :] *= np.where(rng.random(600) < 0.3, 30.0, 1.0)[:, None]  # of a far larger norm
+    X += 0.01 * X.std() * rng.standard_normal(X.shape)
+    model = MaxNormDecomposition(8, random_state=0).partial_fit(X)
+    assert expressed_variance(U, model.components_.T) > 0.999
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", [MaxNormDecomposition, OnlineRobustPCA])
 def test_a_stream_may_begin_with_idle_sensors(estimator):

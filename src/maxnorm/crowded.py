@@ -82,6 +82,7 @@ class CrowdedRule:
     sweeps: int = 4  #: of every round but the first, from the coefficients of the round before
     probe: int = 60  #: samples, at least, that show whether the usual encoder suffices after the rounds
     misread: float = 0.2  #: by how much its residuals may exceed those of the model, in units of the signal
+    minority: float = 0.15  #: share of the samples up to which they may be wrong as a whole
     longest_step: float = 1.8  #: in units of the step of expectation maximisation, which converges below 2
     rounds: tuple[int, int] = (12, 60)  #: over all samples, at least and at most,
     work: float = 2.0**32  #: in between as many as have this product of samples, features and components
@@ -264,10 +265,15 @@ class FirstSamples:
         return evidence(model, known, self.T, self.observed, self.trusted(model, known))
 
     def trusted(self, model: FactorModel, known: SharedPosterior) -> Array:
-        """Return the weights of the samples, which are small for those that are wrong as a whole."""
+        """Return the weights of the samples, which are small for those that are wrong as a whole.
+
+        If these are many, they are samples of another kind, and count like the others.
+        """
         if not self.is_robust:
             return self.sample_weight
-        return self.sample_weight * sample_trust(model, np.where(self.observed, self.T - known.fitted, 0.0))
+        trust = sample_trust(model, np.where(self.observed, self.T - known.fitted, 0.0))
+        is_minority = float(np.mean(trust < 1.0)) < CROWDED.minority
+        return self.sample_weight * trust if is_minority else self.sample_weight
 
 
 def most_likely_basis(statistics: SufficientStatistics, L: Array) -> Array:

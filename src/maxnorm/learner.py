@@ -746,7 +746,10 @@ def settle(learner: Learner, progress: Progress) -> Progress:
     >>> learner = DenseLearner(n_components=2, batch_size=20)
     >>> progress = Progress(learner.start(n_features=10, dtype=np.dtype(float), seed=0))
     >>> X = np.random.default_rng(0).standard_normal((50, 2)) @ np.ones((2, 10))
-    >>> progress = settle(learner, take(learner, progress, Batch(X)))
+    >>> progress = settle(learner, take(learner, progress, Batch(X[:15])))
+    >>> progress.state.n_samples, progress.n_waiting  # the first batch is not full
+    (0, 15)
+    >>> progress = settle(learner, take(learner, progress, Batch(X[15:])))
     >>> progress.state.n_samples, progress.n_waiting
     (50, 0)
     """

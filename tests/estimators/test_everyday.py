@@ -341,7 +341,7 @@ def test_wrong_sample_weights_are_refused(X, weights, message):
 
 def test_weights_that_add_up_to_one_are_noticed():
     X, _ = corrupted(60, gross=0.0)
-    with pytest.warns(UserWarning, match="sample_weight add up to 1; .* Divide sample_weight by its mean"):
+    with pytest.warns(UserWarning, match="sample_weight add up to 1. .* Divide sample_weight by its mean"):
         MaxNormDecomposition(3, **EVERYDAY).fit(X, sample_weight=np.full(60, 1.0 / 60.0))
 
 

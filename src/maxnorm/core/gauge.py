@@ -25,6 +25,7 @@ Scaling = Literal["feature", "common"]
 # same, and has the latter as its scale. The largest deviations are cut at the given quantile. They are left
 # out if they are gross errors beside the lower quartile of the deviations that are not zero, and if a gap
 # separates them from the others: the least of them is so many times as large as the largest of the others.
+# If they are the majority of the deviations that are not zero, they are the signal.
 NEARLY_CONSTANT, CUT_QUANTILE, GAP = 1e-9, 0.95, 3.0
 ROUNDING = 4.0  # deviation that counts as zero, in rounding errors of the centre
 
@@ -238,13 +239,13 @@ def feature_scales(magnitudes: Array, there: Array, rounding: Array) -> Array:
     unit = np.where(largest > 0.0, largest, 1.0)  # avoids overflow of squares
     squares = np.where(used, (np.minimum(magnitudes, cut) / unit) ** 2, 0.0)
     spread = unit * np.sqrt(squares.sum(axis=0) / np.maximum(there, 1))
-    clean = are_no_errors(magnitudes, zeros, nonzero, there)
+    clean = are_clean(magnitudes, zeros, nonzero, there)
     rare = unit * np.sqrt(np.sum(squares, axis=0, where=clean & used) / np.maximum(clean.sum(axis=0), 1))
     return np.where(largest > 0.0, np.where(bulk > NEARLY_CONSTANT * spread, bulk, rare), 0.0)
 
 
-def are_no_errors(magnitudes: Array, zeros: Array, nonzero: Array, there: Array) -> Mask:
-    """Return which deviations of features that are nearly always the same are no gross errors."""
+def are_clean(magnitudes: Array, zeros: Array, nonzero: Array, there: Array) -> Mask:
+    """Return which deviations are no gross errors, of features that are nearly always the same."""
     quartile = entry_at(magnitudes, zeros + nonzero // 4) / GAUSSIAN_LOWER_QUARTILE
     clean = magnitudes / BULK.gross_error <= quartile
     n_clean = np.count_nonzero(clean, axis=0)

@@ -186,7 +186,7 @@ def judge(
     prediction, and if its leverage on that is h, a clean entry has a residual of variance 1 - h.
     """
     p = residual.shape[1]
-    bulk = lenient * bulk_scales(residual, model)
+    bulk = lenient * residual_scales(residual, model)
     believed = (weights @ np.ones(p, weights.dtype)).astype(np.float64)[:, None] / p
     leverage = (squares / (believed * squares + 1.0)).sum(axis=1) / p
     variance = np.maximum(1.0 - np.minimum(leverage, SWEEPS.largest_leverage), bulk**2)
@@ -198,7 +198,7 @@ def judge(
     return half[:, :1], half[:, 1:]
 
 
-def bulk_scales(residual: Array, model: FactorModel) -> Array:
+def residual_scales(residual: Array, model: FactorModel) -> Array:
     """Return the robust scales of the residuals of samples, among which are gross errors."""
     quartile = row_scales(residual, reach=SWEEPS.unlimited)[0].astype(np.float64) * GAUSSIAN_LOWER_QUARTILE
     scales: Array = quartile / ndtri(0.5 + 0.125 / (1.0 - model.gross_share))
@@ -218,7 +218,7 @@ def sample_trust(model: FactorModel, deviation: Array) -> Array:
     deviation : array of shape (b, p)
         Deviations of the entries from their predictions; zero if missing.
     """
-    bulk = bulk_scales(deviation / np.sqrt(model.noise), model)
+    bulk = residual_scales(deviation / np.sqrt(model.noise), model)
     excess = np.divide(SWEEPS.wrong, bulk, out=np.ones(len(bulk)), where=bulk > SWEEPS.wrong)
     trust: Array = excess**4
     return trust

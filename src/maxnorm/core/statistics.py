@@ -188,7 +188,7 @@ class SufficientStatistics:
             return None
         outside = self.t - L @ self.r
         square = float(outside @ outside)
-        squares = 2.0 * (self.quadratic(L) - float(np.vdot(L, self.B)) + self.loss)
+        squares = self.residual_variance(L) * self.entries
         chance = max(squares - square / self.weight, 0.0)  # the residuals about their mean
         share = self.mean_share
         more = max(1.0 - chance / square - share, 0.0) if square else 0.0

@@ -963,8 +963,8 @@ def warn_if_light(source: Batch | Stream | Blocks) -> None:
         total = float(source.weight.sum())
         if total < 2.0:
             warnings.warn(
-                f"the values of sample_weight add up to {total:.3g}; they count as repetitions, so that all "
-                "samples together say as little as so many of them. Divide sample_weight by its mean",
+                f"the values of sample_weight add up to {total:.3g}. They count as repetitions, so that all "
+                "samples together count as fewer than two. Divide sample_weight by its mean",
                 UserWarning,
                 stacklevel=4,
             )
